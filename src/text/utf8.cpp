@@ -1,0 +1,58 @@
+#include "text/utf8.h"
+
+namespace strata {
+
+CodePoint decode_utf8(std::string_view text, size_t at) {
+    constexpr CodePoint kBad{0xFFFD, 1, false};
+    auto byte = [&](size_t i) -> uint32_t { return static_cast<unsigned char>(text[at + i]); };
+    uint32_t first = byte(0);
+    if (first < 0x80) return {first, 1, true};
+    uint32_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+    if (first < 0xC2 || first > 0xF4 || text.size() - at < size) return kBad;
+    uint32_t value = first & (0x7Fu >> size);
+    for (uint32_t i = 1; i < size; ++i) {
+        if ((byte(i) & 0xC0) != 0x80) return kBad;
+        value = value << 6 | (byte(i) & 0x3F);
+    }
+    constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (value < kSmallest[size] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) return kBad;
+    return {value, size, true};
+}
+
+void append_utf8(std::string& out, uint32_t code_point) {
+    if (code_point > 0x10FFFF || (code_point >= 0xD800 && code_point < 0xE000)) code_point = 0xFFFD;
+    if (code_point < 0x80) {
+        out += static_cast<char>(code_point);
+    } else if (code_point < 0x800) {
+        out += static_cast<char>(0xC0 | code_point >> 6);
+        out += static_cast<char>(0x80 | (code_point & 0x3F));
+    } else if (code_point < 0x10000) {
+        out += static_cast<char>(0xE0 | code_point >> 12);
+        out += static_cast<char>(0x80 | (code_point >> 6 & 0x3F));
+        out += static_cast<char>(0x80 | (code_point & 0x3F));
+    } else {
+        out += static_cast<char>(0xF0 | code_point >> 18);
+        out += static_cast<char>(0x80 | (code_point >> 12 & 0x3F));
+        out += static_cast<char>(0x80 | (code_point >> 6 & 0x3F));
+        out += static_cast<char>(0x80 | (code_point & 0x3F));
+    }
+}
+
+size_t utf8_length(std::string_view text) {
+    size_t units = 0;
+    for (size_t i = 0; i < text.size(); i += decode_utf8(text, i).size) ++units;
+    return units;
+}
+
+size_t utf8_cut(std::string_view text) {
+    size_t most = text.size() < 3 ? text.size() : 3;
+    for (size_t back = 1; back <= most; ++back) {
+        unsigned char c = static_cast<unsigned char>(text[text.size() - back]);
+        if ((c & 0xC0) == 0x80) continue;
+        size_t wants = c >= 0xF0 && c <= 0xF4 ? 4 : c >= 0xE0 ? 3 : c >= 0xC2 ? 2 : 1;
+        return c >= 0xC2 && c <= 0xF4 && wants > back ? back : 0;
+    }
+    return 0;
+}
+
+}  // namespace strata
