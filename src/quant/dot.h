@@ -1,0 +1,17 @@
+// The scalar reference of every product: the definition of docs/numerics.md word for word. Fast kernels, on any device,
+// must give the same bits.
+#pragma once
+
+#include "quant/activations.h"
+#include "quant/types.h"
+
+namespace strata {
+
+/// One row of a quantised matrix times one row of activations (the canonical product). `row` holds
+/// row_bytes(type, x.width) bytes; x.width is a multiple of the type's block. Scales must be finite.
+float dot_reference(Type type, const void* row, const QuantisedRows& x, int index);
+
+/// One row of an F32, F16 or BF16 matrix times float activations, any width.
+float dot_float_reference(Type type, const void* row, const float* x, int width);
+
+}  // namespace strata
