@@ -1,6 +1,6 @@
-// Scratch memory of a call: a bump allocator over memory that a device gave once. Taking is a pointer addition; a Scope gives
-// back what was taken inside it. A measuring arena has no memory and only counts, so sizes are known before anything is
-// allocated (Engine sizes its scratch by a dry run of the model on a MeasuringDevice).
+// Scratch memory of a call: a bump allocator over memory that a device gave once. Taking is a pointer addition; a Scope
+// gives back what was taken inside it. A measuring arena has no memory and only counts, so sizes are known before
+// anything is allocated (Engine sizes its scratch by a dry run of the model on a MeasuringDevice).
 #pragma once
 
 #include <algorithm>
@@ -48,6 +48,12 @@ class Arena {
         q.scales = reinterpret_cast<float*>(take(n * (w / 32) * sizeof(float)));
         q.half_sums = reinterpret_cast<int16_t*>(take(n * (w / 16) * sizeof(int16_t)));
         return q;
+    }
+
+    Routing routing(int count, int used) {
+        const uint64_t n = static_cast<uint64_t>(count) * static_cast<uint64_t>(used);
+        auto* experts = reinterpret_cast<int32_t*>(take(n * sizeof(int32_t)));
+        return {count, used, experts, reinterpret_cast<float*>(take(n * sizeof(float)))};
     }
 
     uint64_t used() const { return used_; }

@@ -1,5 +1,5 @@
-// A call: rows that go through the model together. They may belong to several conversations; a row's result does not depend
-// on its company (docs/numerics.md, N1).
+// A call: rows that go through the model together. They may belong to several conversations; a row's result does not
+// depend on its company (docs/numerics.md, N1).
 #pragma once
 
 #include <array>
@@ -14,10 +14,10 @@ namespace strata {
 /// Consecutive rows of a call that belong to one conversation.
 struct Span {
     State* state = nullptr;
-    int first = 0;  // row of the call
-    int rows = 0;   // 0: only bring the blocks of the state up to date (replay of pending rows)
-    int start = 0;  // rows the conversation had before: the first row's place in its caches
-    int replay = 0; // logged rows that blocks take in first (State::pending)
+    int first = 0;     // row of the call
+    int rows = 0;      // 0: only bring the blocks of the state up to date (replay of pending rows)
+    int start = 0;     // rows the conversation had before: the first row's place in its caches
+    int replay = 0;    // logged rows that blocks take in first (State::pending)
     bool log = false;  // a window of guesses: blocks stay as they are, what their rows would do goes to the log
 };
 
@@ -34,8 +34,8 @@ struct Call {
     std::span<const int32_t> tokens;                    // [rows]; any id where a picture's row stands
     std::span<const std::array<int32_t, 3>> positions;  // [rows] (t, y, x); text has three equal ones
     std::span<const PictureSpan> pictures;
-    const float* picture_rows = nullptr;                // the rows of `pictures`, one after another, [*, model width]
-    std::span<const int32_t> outputs;                   // rows whose logits are wanted, ascending
+    const float* picture_rows = nullptr;  // the rows of `pictures`, one after another, [*, model width]
+    std::span<const int32_t> outputs;     // rows whose logits are wanted, ascending
 
     // Device memory of this call.
     Arena* scratch = nullptr;

@@ -27,7 +27,8 @@ Result<State> Device::make_state(const StateLayout& layout, int max_rows) {
     state.capacity = max_rows;
     for (const PartSpec& part : layout.parts) {
         const auto bytes = part_bytes(part, max_rows);
-        if (!bytes) return device_error("a conversation of " + std::to_string(max_rows) + " rows is larger than any memory");
+        if (!bytes)
+            return device_error("a conversation of " + std::to_string(max_rows) + " rows is larger than any memory");
         STRATA_TRY_ASSIGN(std::byte * memory, allocate(*bytes, part.name.c_str()));
         state.parts_.push_back(memory);
         if (part.kind == PartSpec::Kind::block) zero(memory, *bytes);

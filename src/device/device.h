@@ -2,7 +2,8 @@
 // simulated card implement it. Each operation is what one good launch should do.
 //
 // Rules for all operations:
-// - Every row of a call is computed as if it were alone: same bits in any company, any cut of a prompt (docs/numerics.md).
+// - Every row of a call is computed as if it were alone: same bits in any company, any cut of a prompt
+// (docs/numerics.md).
 // - Views are the device's memory. Outputs do not overlap inputs unless an operation says so. Nothing is allocated.
 // - Operations are enqueued in order; only `read` waits. Calls come from one thread at a time.
 // - A device that fails (lost card, out of memory) remembers it: `status()` after a call tells.
@@ -11,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "device/call.h"
@@ -31,7 +33,8 @@ struct WeightView {
     const float* scales = nullptr;  // [count] in host memory, or null
 };
 
-/// Rotary position encoding: pair i of a head is (value i, value i + pairs), turned by position[axis[i]] * frequency[i].
+/// Rotary position encoding: pair i of a head is (value i, value i + pairs), turned by position[axis[i]] *
+/// frequency[i].
 struct RopeSpec {
     std::vector<double> frequency;  // [pairs]
     std::vector<uint8_t> axis;      // [pairs], 0 t, 1 y, 2 x
@@ -43,7 +46,7 @@ struct HeadSpec {
     const float* key_norm = nullptr;    // [head width] or null
     bool value_norm = false;            // RMS norm of values without weights
     float eps = 1e-6f;
-    PartId keys = -1;                   // parts of the state; -1: only queries (caches of another layer are read)
+    PartId keys = -1;  // parts of the state; -1: only queries (caches of another layer are read)
     PartId values = -1;
 };
 
@@ -55,7 +58,7 @@ struct AttentionSpec {
     int window = 0;                    // tokens seen, the own one included; 0: all before and the own
     const float* sinks = nullptr;      // [query heads]: enlarge the softmax's denominator; null: none
     bool pictures_look_ahead = false;  // rows of a picture see its later rows too
-    int visible = -1;                  // rows of the cache that are seen whatever the row's own place; -1: up to the own
+    int visible = -1;  // rows of the cache that are seen whatever the row's own place; -1: up to the own
 };
 
 /// A gated delta net layer (specs page qwen35moe, 4.1). Channels of u: key_heads * width queries, as many keys,
@@ -65,10 +68,10 @@ struct DeltaNetSpec {
     int value_heads = 0;  // value head h reads key head h % key_heads
     int width = 0;        // of a head
     int taps = 0;
-    const float* conv = nullptr;     // [channels, taps], oldest first
-    const float* decay = nullptr;    // [value heads], negative: log decay = decay * softplus(alpha + dt)
-    const float* dt = nullptr;       // [value heads]
-    const float* norm = nullptr;     // [width]
+    const float* conv = nullptr;   // [channels, taps], oldest first
+    const float* decay = nullptr;  // [value heads], negative: log decay = decay * softplus(alpha + dt)
+    const float* dt = nullptr;     // [value heads]
+    const float* norm = nullptr;   // [width]
     float eps = 1e-6f;
     PartId state = -1;    // block of value_heads * width * width floats [head][value][key]
     PartId history = -1;  // block of (taps - 1) * channels floats, oldest first
@@ -88,29 +91,21 @@ enum class Gate { silu, gelu };  // gelu: the tanh form
 struct RouteSpec {
     enum class Score { softmax, sigmoid };
     Score score = Score::softmax;
-    int used = 0;                   // experts of a row
-    const float* bias = nullptr;    // [experts], for the choice only
-    bool bias_on_logit = false;     // the choice is by logit + bias; false: by score + bias
-    bool normalise = true;          // weights divided by max(their sum, 2^-14)
-    float scale = 1.0f;             // of every weight, after that
+    int used = 0;                         // experts of a row
+    const float* bias = nullptr;          // [experts], for the choice only
+    bool bias_on_logit = false;           // the choice is by logit + bias; false: by score + bias
+    bool normalise = true;                // weights divided by max(their sum, 2^-14)
+    float scale = 1.0f;                   // of every weight, after that
     const float* expert_scale = nullptr;  // [experts], of a chosen expert's weight, last
-};
-
-/// Chosen experts of the rows of a call, by rank. Device memory.
-struct Routing {
-    int rows = 0;
-    int used = 0;
-    int32_t* experts = nullptr;  // [rows, used]
-    float* weights = nullptr;    // [rows, used]
 };
 
 /// The routed experts of one layer.
 struct ExpertSet {
     int layer = 0;  // place among the layers with experts, for caches and profiles
     Gate gate_function = Gate::silu;
-    Matrix gate;    // [count][inner, width]
-    Matrix up;      // [count][inner, width]
-    Matrix down;    // [count][width, inner]
+    Matrix gate;  // [count][inner, width]
+    Matrix up;    // [count][inner, width]
+    Matrix down;  // [count][width, inner]
 };
 
 /// An expert that every row uses, or a dense gated feed-forward block. Absent: gate.data null.
@@ -121,9 +116,9 @@ struct SharedExpert {
 };
 
 struct DeviceFacts {
-    std::string name;          // "cpu", "cuda", "sim"
-    std::string description;   // for people: "AMD EPYC, 2 threads, AVX-512"
-    uint64_t memory_total = 0; // bytes; 0: host memory
+    std::string name;           // "cpu", "cuda", "sim"
+    std::string description;    // for people: "AMD EPYC, 2 threads, AVX-512"
+    uint64_t memory_total = 0;  // bytes; 0: host memory
     int threads = 1;
 };
 
@@ -160,7 +155,8 @@ class Device {
     /// cos and sin of every row's angles: out[t] = [pairs cosines | pairs sines].
     virtual void rope_table(const Call& call, const RopeSpec& rope, Rows out) = 0;
 
-    /// out = x / sqrt(mean(x^2) + eps) * weight, as values and codes. weight null: all ones. out.values may be x.
+    /// out = x / sqrt(mean(x^2) + eps) * weight, as values and codes. weight null: all ones. out.values may be x;
+    /// out.codes.values null: no codes.
     virtual void norm(Rows x, const float* weight, float eps, Activations out) = 0;
     /// residual += rms(x; weight), in place.
     virtual void add_norm(Rows residual, Rows x, const float* weight, float eps) = 0;
@@ -182,23 +178,26 @@ class Device {
     /// Products with unrounded float32 activations whatever the matrices' types (routers, decays, gates).
     virtual void matmul_float(Rows x, std::span<const Product> products) = 0;
 
-    /// Norms and turns queries and keys in place (spec), norms values, appends keys and values to the caches. rope: rows of
-    /// rope_table, or empty. k and v are empty when spec.keys < 0.
-    virtual void prepare_heads(const Call& call, const HeadSpec& spec, Rows rope, HeadRows q, HeadRows k, HeadRows v) = 0;
+    /// Norms and turns queries and keys in place (spec), norms values, appends keys and values to the caches. rope:
+    /// rows of rope_table, or empty. k and v are empty when spec.keys < 0; q is empty where only the caches are filled.
+    virtual void prepare_heads(const Call& call, const HeadSpec& spec, Rows rope, HeadRows q, HeadRows k,
+                               HeadRows v) = 0;
     /// out[t] = concatenated heads of softmax(q . keys * scale) values, each times sigmoid(gate) where gate is given.
     virtual void attend(const Call& call, const AttentionSpec& spec, HeadRows q, HeadRows gate, Activations out) = 0;
 
     /// Convolution, norms and gates, recurrence, head norm and silu(z) gate; brings the state up to date (Span).
-    /// u [rows, channels], z [rows, value_heads * width], alpha and beta [rows, value_heads], raw products of the layer's input.
-    virtual void delta_net(const Call& call, const DeltaNetSpec& spec, Rows u, Rows z, Rows alpha, Rows beta, Activations out) = 0;
+    /// u [rows, channels], z [rows, value_heads * width], alpha and beta [rows, value_heads], raw products of the
+    /// layer's input.
+    virtual void delta_net(const Call& call, const DeltaNetSpec& spec, Rows u, Rows z, Rows alpha, Rows beta,
+                           Activations out) = 0;
     /// out = C * conv(B * x) of rows [B | C | x]; brings the history up to date (Span).
     virtual void short_conv(const Call& call, const ShortConvSpec& spec, Rows bcx, Activations out) = 0;
 
     virtual void route(Rows logits, const RouteSpec& spec, Routing out) = 0;
     /// out = sum by rank of weight * expert(x), then the shared expert; add: out += that sum instead.
     /// The order of the sum is fixed: docs/numerics.md.
-    virtual void experts(const ExpertSet& set, const Activations& x, const Routing& routing, const SharedExpert& shared, Rows out,
-                         bool add) = 0;
+    virtual void experts(const ExpertSet& set, const Activations& x, const Routing& routing, const SharedExpert& shared,
+                         Rows out, bool add) = 0;
     /// The shared expert or dense block alone: out = block(x); add: out += block(x).
     virtual void feed_forward(const SharedExpert& block, const Activations& x, Rows out, bool add) = 0;
 

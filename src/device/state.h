@@ -1,8 +1,8 @@
-// What a conversation remembers, described once so that shared code can checkpoint, park, restore, save and hash any model's
-// state without knowing the model.
+// What a conversation remembers, described once so that shared code can checkpoint, park, restore, save and hash any
+// model's state without knowing the model.
 //
-// A state is a list of parts. A model lists the parts it needs (StateLayout), a device gives them memory (State), operations
-// name them by their place in the list (PartId).
+// A state is a list of parts. A model lists the parts it needs (StateLayout), a device gives them memory (State),
+// operations name them by their place in the list (PartId).
 #pragma once
 
 #include <cstddef>
@@ -49,8 +49,8 @@ struct StateLayout {
     }
 };
 
-/// One conversation's memory on a device, from Device::make_state; given back on destruction. The numbers are kept by the
-/// engine, the bytes are changed by operations alone. Not thread-safe; a state takes part in one call at a time.
+/// One conversation's memory on a device, from Device::make_state; given back on destruction. The numbers are kept by
+/// the engine, the bytes are changed by operations alone. Not thread-safe; a state takes part in one call at a time.
 class State {
   public:
     State() = default;
@@ -62,14 +62,17 @@ class State {
 
     int rows = 0;           // tokens in it (cache rows), logged ones that were kept included
     int next_position = 0;  // of the next token; differs from rows once a picture was read
-    int pending = 0;        // kept rows of the last window that blocks have only in their log: the next call replays them first
+    int pending =
+        0;  // kept rows of the last window that blocks have only in their log: the next call replays them first
 
     int capacity = 0;  // rows it may have
 
     const StateLayout& layout() const { return *layout_; }
     std::byte* part(PartId id) const { return parts_[static_cast<size_t>(id)]; }
     /// A block's log: kMaxWindow rows of log_bytes.
-    std::byte* log(PartId id) const { return parts_[static_cast<size_t>(id)] + layout_->parts[static_cast<size_t>(id)].bytes; }
+    std::byte* log(PartId id) const {
+        return parts_[static_cast<size_t>(id)] + layout_->parts[static_cast<size_t>(id)].bytes;
+    }
     int slot() const { return slot_; }
     explicit operator bool() const { return device_ != nullptr; }
 

@@ -1,5 +1,5 @@
-// What operations read and write: views of weights and of rows of activations. Views never own memory; the pointers are the
-// device's (host memory on the CPU device, card memory on a CUDA device), so nothing outside a device follows them.
+// What operations read and write: views of weights and of rows of activations. Views never own memory; the pointers are
+// the device's (host memory on the CPU device, card memory on a CUDA device), so nothing outside a device follows them.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +27,12 @@ struct Rows {
 /// The same rows as float32 and as A8 codes (docs/numerics.md): quantised weights multiply the codes, float weights the
 /// values. Operations that fill one fill both.
 struct Activations {
-    Rows values;           // [rows, width]
-    QuantisedRows codes;   // [rows, width]; width a multiple of 32
+    Rows values;          // [rows, width]
+    QuantisedRows codes;  // [rows, width]; width a multiple of 32
 };
 
-/// Rows seen as heads: head h of row t starts at data + t * row_stride + h * head_stride and has `width` values. Query and gate
-/// of one product, interleaved by head, are two of these over the same memory.
+/// Rows seen as heads: head h of row t starts at data + t * row_stride + h * head_stride and has `width` values. Query
+/// and gate of one product, interleaved by head, are two of these over the same memory.
 struct HeadRows {
     float* data = nullptr;
     int rows = 0;
@@ -54,10 +54,10 @@ inline HeadRows as_heads(const Rows& rows, int heads) {
 /// Made by Device::load_matrix; `data` means something to that device alone.
 struct Matrix {
     Type type = Type::f32;
-    int rows = 0;              // outputs
-    int cols = 0;              // inputs, the contiguous dimension
-    int count = 1;             // matrices (experts)
-    int64_t stride = 0;        // bytes from one matrix to the next, in the device's layout
+    int rows = 0;        // outputs
+    int cols = 0;        // inputs, the contiguous dimension
+    int count = 1;       // matrices (experts)
+    int64_t stride = 0;  // bytes from one matrix to the next, in the device's layout
     const std::byte* data = nullptr;
     const float* scales = nullptr;  // the companion `.scale` of the file: [count], or null; multiplies the product
 
@@ -68,6 +68,14 @@ struct Matrix {
 struct Product {
     Matrix matrix;
     Rows out;  // [rows, matrix.rows]
+};
+
+/// Chosen experts of the rows of a call, by rank. Device memory.
+struct Routing {
+    int rows = 0;
+    int used = 0;
+    int32_t* experts = nullptr;  // [rows, used]
+    float* weights = nullptr;    // [rows, used]
 };
 
 }  // namespace strata

@@ -14,14 +14,14 @@ namespace strata {
 
 struct ModelFacts {
     std::string architecture;
-    int layers = 0;        // of the trunk
-    int width = 0;         // of the residual stream
+    int layers = 0;  // of the trunk
+    int width = 0;   // of the residual stream
     int vocabulary = 0;
-    int context = 0;       // trained context of the file
-    int expert_layers = 0; // layers with routed experts, the draft block's included
-    int experts = 0;       // of such a layer
+    int context = 0;        // trained context of the file
+    int expert_layers = 0;  // layers with routed experts, the draft block's included
+    int experts = 0;        // of such a layer
     int experts_used = 0;
-    bool recurrent = false;  // the state has blocks: a window's rejected rows need the log
+    bool recurrent = false;          // the state has blocks: a window's rejected rows need the log
     std::vector<std::string> notes;  // one line each, for the log: ignored tensors, inferred rules
 };
 
@@ -31,13 +31,13 @@ struct ModelOptions {
     int max_call_rows = 512;      // rows of the longest call (ring caches have room for it)
 };
 
-/// Guesses from a small block or model of its own that reads the main model's hidden rows. It keeps its rows in parts of the
-/// conversation's own state.
+/// Guesses from a small block or model of its own that reads the main model's hidden rows. It keeps its rows in parts
+/// of the conversation's own state.
 class DraftBlock {
   public:
     virtual ~DraftBlock() = default;
-    /// Rows whose guess is not needed: only what later rows will read is written. `before` [rows, width] holds for each row the
-    /// model's hidden row of the token before it.
+    /// Rows whose guess is not needed: only what later rows will read is written. `before` [rows, width] holds for each
+    /// row the model's hidden row of the token before it.
     virtual void fill(Call& call, Rows before) = 0;
     /// Guesses: call.logits for call.outputs, and in call.hidden what takes the model's hidden row's place in a chain.
     virtual void guess(Call& call, Rows before) = 0;
@@ -49,9 +49,9 @@ class Model {
     virtual const ModelFacts& facts() const = 0;
     virtual const StateLayout& layout() const = 0;
 
-    /// A call in order: start, every layer, finish. The engine gives tokens, positions, spans and scratch (Call); `start` takes
-    /// residual and tables from the scratch, `finish` hidden and logits. Between layers the engine may stop, or let other
-    /// calls of the same read pass through the same layer.
+    /// A call in order: start, every layer, finish. The engine gives tokens, positions, spans and scratch (Call);
+    /// `start` takes residual and tables from the scratch, `finish` hidden and logits. Between layers the engine may
+    /// stop, or let other calls of the same read pass through the same layer.
     virtual void start(Call& call) = 0;
     virtual void layer(int index, Call& call) = 0;
     virtual void finish(Call& call) = 0;
@@ -62,8 +62,8 @@ class Model {
     virtual DraftBlock* draft() { return nullptr; }
 };
 
-/// The model of a file, its weights on the device. Refused: an architecture that is not known, a needed key or tensor that is
-/// missing or has a wrong shape (by name). The file and the device outlive the model.
+/// The model of a file, its weights on the device. Refused: an architecture that is not known, a needed key or tensor
+/// that is missing or has a wrong shape (by name). The file and the device outlive the model.
 Result<std::unique_ptr<Model>> make_model(const gguf::File& file, Device& device, const ModelOptions& options);
 
 /// Architectures that make_model knows.

@@ -1,0 +1,44 @@
+// The table from `general.architecture` to its maker.
+
+#include <array>
+
+#include "models/model.h"
+#include "models/qwen35moe.h"
+
+namespace strata {
+namespace {
+
+struct Entry {
+    const char* architecture;
+    Result<std::unique_ptr<Model>> (*make)(const gguf::File&, Device&, const ModelOptions&);
+};
+
+constexpr std::array kArchitectures = {
+    Entry{"qwen35moe", make_qwen35moe},
+    Entry{"clover_moe", make_qwen35moe},
+};
+
+}  // namespace
+
+std::vector<std::string> known_architectures() {
+    std::vector<std::string> names;
+    for (const Entry& entry : kArchitectures) names.emplace_back(entry.architecture);
+    return names;
+}
+
+Result<std::unique_ptr<Model>> make_model(const gguf::File& file, Device& device, const ModelOptions& options) {
+    STRATA_TRY_ASSIGN(const std::string_view architecture, file.get_string("general.architecture"));
+    STRATA_TRY_ASSIGN(const auto kind, file.find_string("general.type"));
+    if (kind && *kind != "model")
+        return file_error(file.file_name() + ": is a file of type '" + std::string(*kind) + "', not a model",
+                          "not-a-model");
+    for (const Entry& entry : kArchitectures)
+        if (architecture == entry.architecture) return entry.make(file, device, options);
+    std::string known;
+    for (const Entry& entry : kArchitectures) known += std::string(known.empty() ? "" : ", ") + entry.architecture;
+    return file_error(
+        file.file_name() + ": architecture '" + std::string(architecture) + "' is not known here; known are " + known,
+        "architecture");
+}
+
+}  // namespace strata
