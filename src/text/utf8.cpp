@@ -2,23 +2,6 @@
 
 namespace strata {
 
-CodePoint decode_utf8(std::string_view text, size_t at) {
-    constexpr CodePoint kBad{0xFFFD, 1, false};
-    auto byte = [&](size_t i) -> uint32_t { return static_cast<unsigned char>(text[at + i]); };
-    uint32_t first = byte(0);
-    if (first < 0x80) return {first, 1, true};
-    uint32_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-    if (first < 0xC2 || first > 0xF4 || text.size() - at < size) return kBad;
-    uint32_t value = first & (0x7Fu >> size);
-    for (uint32_t i = 1; i < size; ++i) {
-        if ((byte(i) & 0xC0) != 0x80) return kBad;
-        value = value << 6 | (byte(i) & 0x3F);
-    }
-    constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (value < kSmallest[size] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) return kBad;
-    return {value, size, true};
-}
-
 void append_utf8(std::string& out, uint32_t code_point) {
     if (code_point > 0x10FFFF || (code_point >= 0xD800 && code_point < 0xE000)) code_point = 0xFFFD;
     if (code_point < 0x80) {
