@@ -11,7 +11,8 @@ namespace strata {
 /// row_bytes(type, x.width) bytes; x.width is a multiple of the type's block. Scales must be finite.
 float dot_reference(Type type, const void* row, const QuantisedRows& x, int index);
 
-/// One row of an F32, F16 or BF16 matrix times float activations, any width.
+/// One row of a matrix of any type times unrounded float activations (docs/numerics.md, "Float weights"). width is a
+/// multiple of the type's block; F32, F16 and BF16 take any width.
 float dot_float_reference(Type type, const void* row, const float* x, int width);
 
 }  // namespace strata

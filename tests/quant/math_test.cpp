@@ -60,10 +60,10 @@ TEST(Math, ExpClampsAndIsExactAtZero) {
     EXPECT_GE(exp_fixed(-87.0f), 0x1p-126f);
 }
 
-TEST(Math, SigmoidAndSiluAreWithinThreeUlps) {
+TEST(Math, SigmoidAndSiluAreWithinTwoAndAHalfUlps) {
     for (const float sign : {1.0f, -1.0f}) {
-        EXPECT_LE(worst(sigmoid<float>, exact_sigmoid, sign * 1e-10f, sign * 85.0f), 3.0);
-        EXPECT_LE(worst(silu<float>, exact_silu, sign * 1e-10f, sign * 85.0f), 3.0);
+        EXPECT_LE(worst(sigmoid<float>, exact_sigmoid, sign * 1e-10f, sign * 86.0f), 2.5);
+        EXPECT_LE(worst(silu<float>, exact_silu, sign * 1e-10f, sign * 86.0f), 2.5);
     }
     EXPECT_EQ(silu(0.0f), 0.0f);
     EXPECT_EQ(silu(200.0f), 200.0f);
@@ -71,18 +71,18 @@ TEST(Math, SigmoidAndSiluAreWithinThreeUlps) {
     EXPECT_TRUE(std::isnan(silu(NAN)));
 }
 
-TEST(Math, GeluIsWithinThreeUlpsWhereItMatters) {
-    EXPECT_LE(worst(gelu<float>, exact_gelu, 1e-10f, 100.0f), 3.0);
-    EXPECT_LE(worst(gelu<float>, exact_gelu, -1e-10f, -1.0f), 4.0);
+TEST(Math, GeluIsWithinThreeUlpsAboveMinusOne) {
+    EXPECT_LE(worst(gelu<float>, exact_gelu, 1e-10f, 100.0f), 2.6);
+    EXPECT_LE(worst(gelu<float>, exact_gelu, -1e-10f, -1.0f), 2.6);
     // Further left the exponent's own rounding shows; the value is below 0.16 and falls to zero.
-    for (float x = -1; x > -12; x -= 1e-4f) ASSERT_NEAR(gelu(x), exact_gelu(x), 4e-8) << x;
+    for (float x = -1; x > -12; x -= 1e-4f) ASSERT_NEAR(gelu(x), exact_gelu(x), 5e-8) << x;
     EXPECT_NEAR(gelu(-50.0f), 0.0f, 1e-35f);
     EXPECT_EQ(gelu(50.0f), 50.0f);
 }
 
 TEST(Math, TanhIsWithinTwoUlps) {
     for (const float sign : {1.0f, -1.0f})
-        EXPECT_LE(worst(tanh_fixed<float>, exact_tanh, sign * 1e-10f, sign * 20.0f), 2.0);
+        EXPECT_LE(worst(tanh_fixed<float>, exact_tanh, sign * 1e-10f, sign * 20.0f), 1.6);
     EXPECT_EQ(tanh_fixed(0.0f), 0.0f);
     EXPECT_EQ(tanh_fixed(INFINITY), 1.0f);
     EXPECT_EQ(tanh_fixed(-1e30f), -1.0f);
@@ -90,7 +90,7 @@ TEST(Math, TanhIsWithinTwoUlps) {
 
 TEST(Math, SoftplusIsWithinThreeUlps) {
     for (const float sign : {1.0f, -1.0f})
-        EXPECT_LE(worst(softplus<float>, exact_softplus, sign * 1e-10f, sign * 85.0f), 3.0);
+        EXPECT_LE(worst(softplus<float>, exact_softplus, sign * 1e-10f, sign * 86.0f), 2.8);
     EXPECT_EQ(softplus(500.0f), 500.0f);
     EXPECT_NEAR(softplus(-500.0f), 0.0f, 1e-37f);
 }
