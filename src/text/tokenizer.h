@@ -15,14 +15,15 @@
 namespace strata {
 
 namespace gguf {
-class File;
+class Metadata;
 }
+struct TokenizerParts;
 
-/// What an id is, as `tokenizer.ggml.token_type` numbers it.
+/// What an id is for, as `tokenizer.ggml.token_type` numbers it.
 enum class TokenType : uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
-/// The keys `tokenizer.*` of a model file that make a tokenizer. Views point into the file and need to live only while
-/// the tokenizer is built.
+/// The keys `tokenizer.ggml.*` of a model file that make a tokenizer. Views point into the file and need to live only
+/// while the tokenizer is built.
 struct Vocabulary {
     std::string source;                    // the file's path, for messages
     std::string model;                     // `gpt2` or `gemma4`
@@ -37,6 +38,9 @@ struct Vocabulary {
     std::optional<bool> add_bos, add_eos;
     bool add_space_prefix = false;
 };
+
+/// Reads those keys. Refuses missing and wrong ones.
+Result<Vocabulary> read_vocabulary(const gguf::Metadata& file);
 
 enum class TokenizerKind : uint8_t { byte_level_bpe, gemma4 };
 
@@ -67,8 +71,8 @@ class Tokenizer {
     /// that cannot work; what it could repair is in warnings(). `force_pre` replaces the file's split rule.
     static Result<Tokenizer> make(const Vocabulary& vocabulary, std::string_view force_pre = {});
 
-    /// The same from an open model file.
-    static Result<Tokenizer> load(const gguf::File& file, std::string_view force_pre = {});
+    /// The same from an open model file, or from its keys alone.
+    static Result<Tokenizer> load(const gguf::Metadata& file, std::string_view force_pre = {});
 
     Tokenizer(Tokenizer&&) noexcept;
     Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -128,9 +132,8 @@ class Tokenizer {
     const std::vector<std::string>& warnings() const;
 
   private:
-    struct Parts;
-    explicit Tokenizer(std::unique_ptr<const Parts> parts);
-    std::unique_ptr<const Parts> parts_;
+    explicit Tokenizer(std::unique_ptr<const TokenizerParts> parts);
+    std::unique_ptr<const TokenizerParts> parts_;
 };
 
 }  // namespace strata

@@ -1,0 +1,200 @@
+// From text to ids (docs/tokenizers.md, the pipeline).
+#include <algorithm>
+
+#include "text/tokenizer_parts.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace strata {
+namespace {
+
+constexpr std::string_view shown_space = "\xE2\x96\x81";  // U+2581, `gemma4`'s space
+
+/// Encodes the fragments of one text, which have no special tokens in them.
+class FragmentEncoder {
+  public:
+    FragmentEncoder(const TokenizerParts& parts, Workspace& work, InvalidUtf8 invalid, std::vector<int32_t>& ids)
+        : parts_(parts), work_(work), invalid_(invalid), ids_(ids) {}
+
+    void encode(std::string_view text) {
+        if (invalid_ == InvalidUtf8::replace && unicode::valid_prefix(text) < text.size()) {
+            const std::string repaired = unicode::replace_invalid(text);
+            encode_kind(repaired);
+        } else {
+            encode_kind(text);
+        }
+    }
+
+  private:
+    void encode_kind(std::string_view text) {
+        if (parts_.kind == TokenizerKind::gemma4) {
+            encode_gemma(text);
+        } else {
+            encode_byte_level(text);
+        }
+    }
+
+    // --- gpt2 ---
+
+    void encode_byte_level(std::string_view text) {
+        work_.ends.clear();
+        split(parts_.pre.rule, text, work_.ends, work_.scratch);
+        size_t begin = 0;
+        for (const size_t end : work_.ends) {
+            const std::string_view piece = text.substr(begin, end - begin);
+            if (piece.size() == 1) {
+                ids_.push_back(parts_.byte_ids[static_cast<uint8_t>(piece[0])]);
+            } else {
+                cached(piece, [this](std::string_view p) { merge_bytes(p); });
+            }
+            begin = end;
+        }
+    }
+
+    void merge_bytes(std::string_view piece) {
+        if (parts_.pre.ignore_merges && piece.size() <= parts_.longest_token) {
+            work_.shown.clear();
+            byte_alphabet().show(piece, work_.shown);
+            const int32_t id = parts_.strings.find(work_.shown);
+            if (id >= 0) {
+                ids_.push_back(id);
+                return;
+            }
+        }
+        work_.symbols.resize(piece.size());
+        for (uint32_t i = 0; i < piece.size(); ++i)
+            work_.symbols[i] = {parts_.byte_ids[static_cast<uint8_t>(piece[i])], i};
+        work_.merger.merge(parts_.merges, work_.symbols);
+        for (const Symbol& symbol : work_.symbols) ids_.push_back(symbol.id);
+    }
+
+    // --- gemma4 ---
+
+    void encode_gemma(std::string_view text) {
+        std::string& line = work_.line;
+        line.clear();
+        for (size_t from = 0; from < text.size();) {
+            const size_t space = std::min(text.find(' ', from), text.size());
+            line += text.substr(from, space - from);
+            if (space < text.size()) line += shown_space;
+            from = space + 1;
+        }
+        const std::string_view escaped = line;
+        for (size_t begin = 0; begin < escaped.size();) {
+            size_t end;
+            if (escaped[begin] == '\n') {
+                end = std::min(escaped.find_first_not_of('\n', begin), escaped.size());
+                const std::string_view newlines = escaped.substr(begin, end - begin);
+                const int32_t id = newlines.size() <= parts_.longest_token ? parts_.strings.find(newlines) : -1;
+                if (id >= 0) {
+                    ids_.push_back(id);
+                } else {
+                    encode_run(newlines);
+                }
+            } else {
+                end = std::min(escaped.find('\n', begin), escaped.size());
+                encode_run(escaped.substr(begin, end - begin));
+            }
+            begin = end;
+        }
+    }
+
+    /// One merge problem. It is cut where no merge joins across, into parts that are short (mostly words) and so are
+    /// merged quickly and found in the cache.
+    void encode_run(std::string_view run) {
+        const char* const end = run.data() + run.size();
+        const char* begin = run.data();
+        const char* at = begin;
+        uint32_t before = 0;
+        while (at < end) {
+            const CodePoint c = decode_utf8(at, end);
+            if (at > begin && !parts_.characters.may_join(before, c.value)) {
+                encode_part({begin, static_cast<size_t>(at - begin)});
+                begin = at;
+            }
+            before = c.value;
+            at += c.size;
+        }
+        encode_part({begin, static_cast<size_t>(end - begin)});
+    }
+
+    void encode_part(std::string_view part) {
+        cached(part, [this](std::string_view p) { merge_characters(p); });
+    }
+
+    void merge_characters(std::string_view part) {
+        work_.symbols.clear();
+        for (size_t at = 0; at < part.size();) {
+            const CodePoint c = decode_utf8(part, at);
+            work_.symbols.push_back({c.valid ? parts_.characters.find(c.value) : -1, static_cast<uint32_t>(at)});
+            at += c.size;
+        }
+        work_.merger.merge(parts_.merges, work_.symbols);
+        for (size_t i = 0; i < work_.symbols.size(); ++i) {
+            const Symbol symbol = work_.symbols[i];
+            if (symbol.id >= 0 && symbol.id < parts_.strings.size()) {
+                ids_.push_back(symbol.id);
+                continue;
+            }
+            const size_t end = i + 1 < work_.symbols.size() ? work_.symbols[i + 1].begin : part.size();
+            for (size_t at = symbol.begin; at < end; ++at)
+                ids_.push_back(parts_.byte_ids[static_cast<uint8_t>(part[at])]);
+        }
+    }
+
+    /// merge(piece), or what it gave the last time.
+    template <class Merge>
+    void cached(std::string_view piece, Merge merge) {
+        if (piece.size() > PieceCache::most_bytes) {
+            // Symbols count places in 32 bits. No text of this size is anything but a test of limits.
+            constexpr size_t longest = size_t{1} << 30;
+            for (; piece.size() > longest; piece.remove_prefix(longest)) merge(piece.substr(0, longest));
+            merge(piece);
+            return;
+        }
+        PieceCache::Entry& entry = work_.cache.at(piece);
+        if (PieceCache::holds(entry, piece)) {
+            ids_.insert(ids_.end(), entry.id, entry.id + entry.ids);
+            return;
+        }
+        const size_t first = ids_.size();
+        merge(piece);
+        const size_t count = ids_.size() - first;
+        if (count > PieceCache::most_ids) return;
+        entry.bytes = static_cast<uint8_t>(piece.size());
+        entry.ids = static_cast<uint8_t>(count);
+        std::copy(piece.begin(), piece.end(), entry.piece);
+        std::copy(ids_.begin() + static_cast<ptrdiff_t>(first), ids_.end(), entry.id);
+    }
+
+    const TokenizerParts& parts_;
+    Workspace& work_;
+    const InvalidUtf8 invalid_;
+    std::vector<int32_t>& ids_;
+};
+
+}  // namespace
+
+void TokenizerParts::encode(std::string_view text, EncodeOptions options, std::vector<int32_t>& ids) const {
+    const bool put_bos = adds_bos && options.add_special != AddSpecial::none;
+    const bool put_eos = adds_eos && options.add_special != AddSpecial::none;
+    if (put_bos) ids.push_back(*bos);
+    const size_t first = ids.size();
+
+    std::unique_ptr<Workspace> work = workspaces.take();
+    FragmentEncoder fragments(*this, *work, options.invalid_utf8, ids);
+    for (size_t at = 0; at < text.size();) {
+        const SpecialTokens::Match special = specials.find(text, at, options.parse_special);
+        if (special.begin > at) fragments.encode(text.substr(at, special.begin - at));
+        if (special.id >= 0) ids.push_back(special.id);
+        at = special.end;
+    }
+    workspaces.give_back(std::move(work));
+
+    const bool once = options.add_special == AddSpecial::once;
+    if (put_eos && !(once && ids.size() > first && ids.back() == *eos)) ids.push_back(*eos);
+    if (put_bos && once && ids.size() > first && ids[first] == *bos)
+        ids.erase(ids.begin() + static_cast<ptrdiff_t>(first));
+}
+
+}  // namespace strata
