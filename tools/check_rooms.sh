@@ -16,10 +16,10 @@ declare -A may=(
     [protocol]="base"
     [text]="base gguf"
     [synth]="base quant gguf"
-    [setup]="base gguf quant text"
+    [setup]="base gguf quant device models text"
     [vision]="base quant gguf device cpu cuda"
     [server]="base gguf quant text protocol setup"
-    [cli]="base gguf quant text protocol setup server synth"
+    [cli]="base gguf quant device models text protocol setup server synth"
 )
 engine_rooms=" base gguf quant device cpu cuda models engine protocol "
 # A header of the standard library has no dot and no slash; these are the system's and the compiler's.
