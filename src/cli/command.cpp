@@ -1,0 +1,40 @@
+#include "cli/command.h"
+
+#include <cerrno>
+#include <unistd.h>
+
+#include "setup/program.h"
+
+namespace strata::cli {
+
+void ModelFlags::add(CLI::App& app, bool required) {
+    app.add_option("--model,-m", model, "An installed model's name (or a part that only one has), or a GGUF file")
+        ->type_name("NAME|FILE")
+        ->required(required);
+    app.add_option("--data-dir", data_dir, "Folder with run configs and models/ (default: the program's)")
+        ->type_name("DIR");
+}
+
+Result<std::filesystem::path> ModelFlags::home() const {
+    if (!data_dir.empty()) return std::filesystem::path(data_dir);
+    STRATA_TRY_ASSIGN(const ProgramPaths paths, program_paths());
+    return paths.home;
+}
+
+Result<ModelEntry> ModelFlags::resolve() const {
+    STRATA_TRY_ASSIGN(const std::filesystem::path folder, home());
+    return resolve_model(model, folder);
+}
+
+std::string read_standard_input() {
+    std::string text;
+    char bytes[65536];
+    for (;;) {
+        const ssize_t count = ::read(STDIN_FILENO, bytes, sizeof bytes);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return text;
+        text.append(bytes, static_cast<size_t>(count));
+    }
+}
+
+}  // namespace strata::cli
