@@ -58,7 +58,9 @@ struct AttentionSpec {
     int window = 0;                    // tokens seen, the own one included; 0: all before and the own
     const float* sinks = nullptr;      // [query heads]: enlarge the softmax's denominator; null: none
     bool pictures_look_ahead = false;  // rows of a picture see its later rows too
-    int visible = -1;  // rows of the cache that are seen whatever the row's own place; -1: up to the own
+    /// false: the call's rows are not in the cache (a draft that reads the model's caches): rows before the span are
+    /// seen, places and window count as if they were.
+    bool own_rows = true;
 };
 
 /// A gated delta net layer (specs page qwen35moe, 4.1). Channels of u: key_heads * width queries, as many keys,
