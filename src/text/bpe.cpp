@@ -7,7 +7,7 @@
 namespace strata {
 
 MergeTable::MergeTable(size_t ranks) : seed_(hash_seed()), ranks_(ranks) {
-    slots_.assign(std::bit_ceil(2 * ranks + 2), Merge{free_slot, no_rank, -1});
+    slots_.assign(std::bit_ceil(ranks + ranks / 3 + 2), Merge{free_slot, no_rank, -1});
     mask_ = slots_.size() - 1;
 }
 

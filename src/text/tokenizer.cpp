@@ -151,7 +151,8 @@ class Builder {
     void add_merges();
 
     std::optional<int32_t> checked_id(const std::optional<int64_t>& id, const char* name);
-    int32_t symbol_of(std::string_view text);
+    int32_t symbol_of(std::string_view text, int32_t id);
+    std::string_view bytes_of(int32_t symbol, std::string_view stored) const;
 
     const Vocabulary& vocabulary_;
     TokenizerParts& parts_;
@@ -330,9 +331,8 @@ void Builder::make_pieces() {
         } else if (const int byte = byte_of[static_cast<size_t>(id)]; byte >= 0) {
             piece = static_cast<char>(byte);
         } else {
-            constexpr std::string_view space = "\xE2\x96\x81";
             size_t from = 0;
-            for (size_t at; (at = text.find(space, from)) != text.npos; from = at + space.size()) {
+            for (size_t at; (at = text.find(shown_space, from)) != text.npos; from = at + shown_space.size()) {
                 piece += text.substr(from, at - from);
                 piece += ' ';
             }
@@ -342,9 +342,14 @@ void Builder::make_pieces() {
     }
 }
 
-/// The id of one side of a merge. A `gemma4` character that is no token gets a number above the vocabulary.
-int32_t Builder::symbol_of(std::string_view text) {
-    const int32_t id = parts_.strings.find(text);
+/// The bytes that a symbol stands for while merging: `gemma4` merges the text as it is stored.
+std::string_view Builder::bytes_of(int32_t symbol, std::string_view stored) const {
+    return parts_.kind == TokenizerKind::gemma4 ? stored : parts_.pieces[static_cast<size_t>(symbol)];
+}
+
+/// The symbol of one side of a merge, whose token is `id` or -1. A `gemma4` character that is no token gets a number
+/// above the vocabulary.
+int32_t Builder::symbol_of(std::string_view text, int32_t id) {
     if (id >= 0 || parts_.kind != TokenizerKind::gemma4 || text.empty()) return id;
     const CodePoint c = decode_utf8(text, 0);
     if (!c.valid || c.size != text.size()) return -1;
@@ -364,34 +369,42 @@ void Builder::add_merges() {
             if (c.valid && c.size == text.size()) parts_.characters.set(c.value, id);
         }
     }
-    const auto first_character = [](std::string_view text) { return decode_utf8(text, 0).value; };
-    const auto last_character = [](std::string_view text) {
-        size_t at = text.size() - 1;
-        while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
-        return decode_utf8(text, at).value;
-    };
-
     parts_.merges = MergeTable(vocabulary_.merges.size());
+    // In blocks, so that the look-ups of many merges wait for memory together.
+    constexpr size_t block = 64;
     std::string joined;
+    std::vector<std::string_view> texts;  // left, right and joined symbols of a block's merges
+    int32_t ids[3 * block];
     size_t dropped = 0;
-    for (size_t rank = 0; rank < vocabulary_.merges.size(); ++rank) {
-        const std::string_view merge = vocabulary_.merges[rank];
-        const size_t space = merge.find(' ', 1);
-        if (space == merge.npos || space + 1 == merge.size()) {
-            ++dropped;
-            continue;
+    for (size_t first = 0; first < vocabulary_.merges.size(); first += block) {
+        const size_t count = std::min(block, vocabulary_.merges.size() - first);
+        const auto merges = std::span(vocabulary_.merges).subspan(first, count);
+        size_t bytes = 0;
+        for (const std::string_view merge : merges) bytes += merge.size();
+        joined.clear();
+        joined.reserve(bytes);
+        texts.clear();
+        for (const std::string_view merge : merges) {
+            const size_t space = std::min(merge.find(' ', 1), merge.size());
+            const std::string_view left = merge.substr(0, space);
+            const std::string_view right = space < merge.size() ? merge.substr(space + 1) : std::string_view();
+            const size_t begin = joined.size();
+            joined.append(left).append(right);
+            texts.insert(texts.end(), {left, right, std::string_view(joined).substr(begin)});
         }
-        const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
-        joined.assign(left).append(right);
-        const int32_t joined_id = parts_.strings.find(joined);
-        const int32_t left_id = joined_id < 0 ? -1 : symbol_of(left);
-        const int32_t right_id = left_id < 0 ? -1 : symbol_of(right);
-        if (right_id < 0) {
-            ++dropped;
-            continue;
+        parts_.strings.find(texts, ids);
+        for (size_t i = 0; i < count; ++i) {
+            const std::string_view left = texts[3 * i], right = texts[3 * i + 1];
+            const int32_t joined_id = left.empty() || right.empty() ? -1 : ids[3 * i + 2];
+            const int32_t left_id = joined_id < 0 ? -1 : symbol_of(left, ids[3 * i]);
+            const int32_t right_id = left_id < 0 ? -1 : symbol_of(right, ids[3 * i + 1]);
+            if (right_id < 0) {
+                ++dropped;
+                continue;
+            }
+            parts_.merges.add(left_id, right_id, static_cast<uint32_t>(first + i), joined_id);
+            parts_.joints.add(bytes_of(left_id, left), bytes_of(right_id, right));
         }
-        parts_.merges.add(left_id, right_id, static_cast<uint32_t>(rank), joined_id);
-        if (gemma) parts_.characters.add_joint(last_character(left), first_character(right));
     }
     if (dropped > 0)
         warn(std::to_string(dropped) + " of " + std::to_string(vocabulary_.merges.size()) +
@@ -494,7 +507,7 @@ std::optional<int32_t> Tokenizer::token_id(std::string_view text) const {
         id = parts_->strings.find(shown);
     } else {
         std::string escaped;
-        for (const char c : text) c == ' ' ? append_utf8(escaped, CharacterSymbols::space) : escaped.push_back(c);
+        for (const char c : text) c == ' ' ? escaped.append(shown_space) : escaped.append(1, c);
         id = parts_->strings.find(escaped);
     }
     return id >= 0 ? std::optional(id) : std::nullopt;

@@ -8,8 +8,6 @@
 namespace strata {
 namespace {
 
-constexpr std::string_view shown_space = "\xE2\x96\x81";  // U+2581, `gemma4`'s space
-
 /// Encodes the fragments of one text, which have no special tokens in them.
 class FragmentEncoder {
   public:
@@ -44,23 +42,30 @@ class FragmentEncoder {
             const std::string_view piece = text.substr(begin, end - begin);
             if (piece.size() == 1) {
                 ids_.push_back(parts_.byte_ids[static_cast<uint8_t>(piece[0])]);
-            } else {
-                cached(piece, [this](std::string_view p) { merge_bytes(p); });
+            } else if (piece.size() <= PieceCache::most_bytes) {
+                cached(piece, 0, [this](std::string_view p) {
+                    if (!take_whole(p)) merge_bytes(p);
+                });
+            } else if (!take_whole(piece)) {
+                for_parts(piece, [this](std::string_view part) {
+                    cached(part, PieceCache::part, [this](std::string_view p) { merge_bytes(p); });
+                });
             }
             begin = end;
         }
     }
 
+    /// Where the rule says so, a piece that is a token is that token, whatever merging would give.
+    bool take_whole(std::string_view piece) {
+        if (!parts_.pre.ignore_merges || piece.size() > parts_.longest_token) return false;
+        work_.shown.clear();
+        byte_alphabet().show(piece, work_.shown);
+        const int32_t id = parts_.strings.find(work_.shown);
+        if (id >= 0) ids_.push_back(id);
+        return id >= 0;
+    }
+
     void merge_bytes(std::string_view piece) {
-        if (parts_.pre.ignore_merges && piece.size() <= parts_.longest_token) {
-            work_.shown.clear();
-            byte_alphabet().show(piece, work_.shown);
-            const int32_t id = parts_.strings.find(work_.shown);
-            if (id >= 0) {
-                ids_.push_back(id);
-                return;
-            }
-        }
         work_.symbols.resize(piece.size());
         for (uint32_t i = 0; i < piece.size(); ++i)
             work_.symbols[i] = {parts_.byte_ids[static_cast<uint8_t>(piece[i])], i};
@@ -99,27 +104,10 @@ class FragmentEncoder {
         }
     }
 
-    /// One merge problem. It is cut where no merge joins across, into parts that are short (mostly words) and so are
-    /// merged quickly and found in the cache.
     void encode_run(std::string_view run) {
-        const char* const end = run.data() + run.size();
-        const char* begin = run.data();
-        const char* at = begin;
-        uint32_t before = 0;
-        while (at < end) {
-            const CodePoint c = decode_utf8(at, end);
-            if (at > begin && !parts_.characters.may_join(before, c.value)) {
-                encode_part({begin, static_cast<size_t>(at - begin)});
-                begin = at;
-            }
-            before = c.value;
-            at += c.size;
-        }
-        encode_part({begin, static_cast<size_t>(end - begin)});
-    }
-
-    void encode_part(std::string_view part) {
-        cached(part, [this](std::string_view p) { merge_characters(p); });
+        for_parts(run, [this](std::string_view part) {
+            cached(part, 0, [this](std::string_view p) { merge_characters(p); });
+        });
     }
 
     void merge_characters(std::string_view part) {
@@ -142,9 +130,28 @@ class FragmentEncoder {
         }
     }
 
+    // --- both ---
+
+    /// One merge problem in parts that no merge joins.
+    template <class Encode>
+    void for_parts(std::string_view text, Encode encode) {
+        const char* const end = text.data() + text.size();
+        const char* begin = text.data();
+        CodePoint before = decode_utf8(begin, end);
+        for (const char* at = begin + before.size; at < end; at += before.size) {
+            const CodePoint after = decode_utf8(at, end);
+            if (!parts_.joints.may_join(before, after, at)) {
+                encode(std::string_view(begin, static_cast<size_t>(at - begin)));
+                begin = at;
+            }
+            before = after;
+        }
+        encode(std::string_view(begin, static_cast<size_t>(end - begin)));
+    }
+
     /// merge(piece), or what it gave the last time.
     template <class Merge>
-    void cached(std::string_view piece, Merge merge) {
+    void cached(std::string_view piece, uint8_t part_or_0, Merge merge) {
         if (piece.size() > PieceCache::most_bytes) {
             // Symbols count places in 32 bits. No text of this size is anything but a test of limits.
             constexpr size_t longest = size_t{1} << 30;
@@ -153,7 +160,7 @@ class FragmentEncoder {
             return;
         }
         PieceCache::Entry& entry = work_.cache.at(piece);
-        if (PieceCache::holds(entry, piece)) {
+        if (PieceCache::holds(entry, piece, part_or_0)) {
             ids_.insert(ids_.end(), entry.id, entry.id + entry.ids);
             return;
         }
@@ -161,7 +168,7 @@ class FragmentEncoder {
         merge(piece);
         const size_t count = ids_.size() - first;
         if (count > PieceCache::most_ids) return;
-        entry.bytes = static_cast<uint8_t>(piece.size());
+        entry.key = static_cast<uint8_t>(piece.size() | part_or_0);
         entry.ids = static_cast<uint8_t>(count);
         std::copy(piece.begin(), piece.end(), entry.piece);
         std::copy(ids_.begin() + static_cast<ptrdiff_t>(first), ids_.end(), entry.id);

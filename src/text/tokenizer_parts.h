@@ -7,10 +7,10 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "text/bpe.h"
+#include "text/bpe_joints.h"
 #include "text/pretokenizer.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_special.h"
@@ -37,7 +37,10 @@ class ByteAlphabet {
 };
 const ByteAlphabet& byte_alphabet();
 
-/// `gemma4`: the symbols of single characters, and where a line may be cut because no merge joins across.
+/// How `gemma4` vocabularies write a space (U+2581).
+inline constexpr std::string_view shown_space = "\xE2\x96\x81";
+
+/// `gemma4`: the symbols of single characters.
 class CharacterSymbols {
   public:
     CharacterSymbols() : bmp_(0x10000, -1) {}
@@ -56,30 +59,9 @@ class CharacterSymbols {
         return found == beyond_.end() ? -1 : found->second;
     }
 
-    /// Notes a merge whose left symbol ends with `last` and whose right one begins with `first`.
-    void add_joint(uint32_t last, uint32_t first) {
-        if (small(last) && small(first)) {
-            small_joints_[index(last)][index(first)] = true;
-        } else {
-            joints_.insert(static_cast<uint64_t>(last) << 32 | first);
-        }
-    }
-    /// Whether any merge can ever join two symbols that meet between these characters.
-    bool may_join(uint32_t last, uint32_t first) const {
-        if (small(last) && small(first)) return small_joints_[index(last)][index(first)];
-        return joints_.count(static_cast<uint64_t>(last) << 32 | first) > 0;
-    }
-
-    static constexpr uint32_t space = 0x2581;  // how the kind writes U+0020
-
   private:
-    static bool small(uint32_t code_point) { return code_point < 0x80 || code_point == space; }
-    static uint32_t index(uint32_t code_point) { return code_point == space ? 0x80 : code_point; }
-
     std::vector<int32_t> bmp_;
     std::unordered_map<uint32_t, int32_t> beyond_;
-    bool small_joints_[0x81][0x81] = {};
-    std::unordered_set<uint64_t> joints_;
 };
 
 /// Pieces seen lately and their ids. Of fixed size: a new piece takes the place of an old one of the same hash.
@@ -88,17 +70,18 @@ class PieceCache {
     static constexpr size_t most_bytes = 30;
     static constexpr size_t most_ids = 8;
     struct alignas(64) Entry {
-        uint8_t bytes = 0;  // 0: free
+        uint8_t key = 0;  // the piece's bytes, and `part` for one that was cut from a longer piece; 0: free
         uint8_t ids = 0;
         char piece[most_bytes];
         int32_t id[most_ids];
     };
+    static constexpr uint8_t part = 0x80;
 
     PieceCache();
     /// The place of a piece of 1 to most_bytes bytes; it holds that piece if holds() says so.
     Entry& at(std::string_view piece);
-    static bool holds(const Entry& entry, std::string_view piece) {
-        return entry.bytes == piece.size() && std::memcmp(entry.piece, piece.data(), piece.size()) == 0;
+    static bool holds(const Entry& entry, std::string_view piece, uint8_t part_or_0) {
+        return entry.key == (piece.size() | part_or_0) && std::memcmp(entry.piece, piece.data(), piece.size()) == 0;
     }
 
   private:
@@ -133,9 +116,10 @@ struct TokenizerParts {
     TokenStrings strings;
     std::vector<TokenType> types;  // [ids]
     StringArena pieces;            // [ids], special tokens shown
-    MergeTable merges;             // of ids; gemma4: also of characters that are no tokens, from vocab_size on
-    int32_t byte_ids[256];         // the token of each byte
-    CharacterSymbols characters;   // gemma4 only
+    Joints joints;
+    MergeTable merges;            // of ids; gemma4: also of characters that are no tokens, from vocab_size on
+    int32_t byte_ids[256];        // the token of each byte
+    CharacterSymbols characters;  // gemma4 only
     SpecialTokens specials;
     size_t longest_token = 0;  // bytes as stored
 
