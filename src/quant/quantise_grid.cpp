@@ -9,37 +9,51 @@
 
 namespace strata::quantise {
 
-Grid::Grid(std::span<const uint16_t> codes, int dim, int bits, float first, float step)
-    : codes_(codes),
-      dim_(dim),
-      bits_(bits),
-      first_(first),
-      step_(step),
-      values_(static_cast<size_t>(dim) * codes.size()) {
-    for (int j = 0; j < dim; ++j)
-        for (size_t i = 0; i < codes.size(); ++i)
-            values_[static_cast<size_t>(j) * codes.size() + i] =
-                step * static_cast<float>(codes[i] >> bits * j & ((1 << bits) - 1)) + first;
+Grid::Grid(std::span<const uint16_t> codes, int dim, int bits, int levels, float first, float step)
+    : codes_(codes), dim_(dim), bits_(bits), levels_(levels), level_mask_((1 << bits) - 1), first_(first), step_(step) {
+    for (int i = 0; i < static_cast<int>(codes.size()); ++i) {
+        const int upper = codes[static_cast<size_t>(i)] >> bits * dim / 2;
+        if (groups_.empty() || groups_.back().upper != upper) groups_.push_back({upper, i, i});
+        groups_.back().end = i + 1;
+    }
 }
 
 int Grid::nearest(const float* y, const float* w, float scale) const {
     // The nearest level of every element by itself is the best there is; often it is on the grid.
-    const int levels = bits_ == 3 ? 8 : 3;
     uint32_t ideal = 0;
-    for (int j = 0; j < dim_; ++j)
-        ideal |= static_cast<uint32_t>(quantise::nearest((y[j] / scale - first_) / step_, 0, levels - 1)) << bits_ * j;
+    for (int j = 0; j < dim_; ++j) {
+        const int level = quantise::nearest((y[j] / scale - first_) / step_, 0, levels_ - 1);
+        ideal |= static_cast<uint32_t>(level) << bits_ * j;
+    }
     const auto found = std::lower_bound(codes_.begin(), codes_.end(), ideal);
     if (found != codes_.end() && *found == ideal) return static_cast<int>(found - codes_.begin());
 
-    // w (scale g - y)^2 = g (w scale^2 g - 2 w scale y) + constant, for all vectors at once.
-    float distance[2048] = {};
-    const size_t count = codes_.size();
+    // Distances of all codes of half a vector; a vector's is the sum of two. A group whose upper half alone is farther
+    // than the best so far is skipped.
+    constexpr int kCodes = 256;
+    float distance[2][kCodes] = {};
+    int size = 1;
     for (int j = 0; j < dim_; ++j) {
-        const float* g = values_.data() + static_cast<size_t>(j) * count;
-        const float square = w[j] * scale * scale, linear = 2 * w[j] * scale * y[j];
-        for (size_t i = 0; i < count; ++i) distance[i] += g[i] * (square * g[i] - linear);
+        float* table = distance[j / (dim_ / 2)];
+        if (j == dim_ / 2) size = 1;
+        for (int level = level_mask_; level >= 0; --level) {
+            const float off = scale * level_value(level) - y[j];
+            for (int i = 0; i < size; ++i) table[level * size + i] = table[i] + w[j] * off * off;
+        }
+        size <<= bits_;
     }
-    return static_cast<int>(std::min_element(distance, distance + count) - distance);
+    const float least_lower = *std::min_element(distance[0], distance[0] + size);
+    float best = INFINITY;
+    int index = 0;
+    for (const Group& group : groups_) {
+        const float upper = distance[1][group.upper];
+        if (!(upper + least_lower < best)) continue;
+        for (int i = group.begin; i < group.end; ++i) {
+            const float sum = upper + distance[0][codes_[static_cast<size_t>(i)] & (size - 1)];
+            if (sum < best) best = sum, index = i;
+        }
+    }
+    return index;
 }
 
 namespace {
@@ -149,23 +163,23 @@ GridBlock quantise_super(const Search& search, const Row& row, int64_t at) {
 }
 
 const Grid& grid_iq2_xxs() {
-    static const Grid grid(kGridIq2Xxs, 8, 2, 1, 2);
+    static const Grid grid(kGridIq2Xxs, 8, 2, 3, 1, 2);
     return grid;
 }
 const Grid& grid_iq2_xs() {
-    static const Grid grid(kGridIq2Xs, 8, 2, 1, 2);
+    static const Grid grid(kGridIq2Xs, 8, 2, 3, 1, 2);
     return grid;
 }
 const Grid& grid_iq2_s() {
-    static const Grid grid(kGridIq2S, 8, 2, 1, 2);
+    static const Grid grid(kGridIq2S, 8, 2, 3, 1, 2);
     return grid;
 }
 const Grid& grid_iq3_xxs() {
-    static const Grid grid(kGridIq3Xxs, 4, 3, 1, 2);
+    static const Grid grid(kGridIq3Xxs, 4, 3, 8, 1, 2);
     return grid;
 }
 const Grid& grid_iq3_s() {
-    static const Grid grid(kGridIq3S, 4, 3, 1, 2);
+    static const Grid grid(kGridIq3S, 4, 3, 8, 1, 2);
     return grid;
 }
 

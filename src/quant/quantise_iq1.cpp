@@ -14,7 +14,7 @@ constexpr int kSuper = 256;
 constexpr float kShift = 0.125f;
 
 const Grid& grid_iq1() {
-    static const Grid grid(kGridIq1, 8, 2, -1, 1);
+    static const Grid grid(kGridIq1, 8, 2, 3, -1, 1);
     return grid;
 }
 

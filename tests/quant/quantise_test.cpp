@@ -7,7 +7,8 @@
 
 #include "fixture.h"
 #include "quant/dequantise.h"
-#include "quant/half.h"
+#include "quant/grids.h"
+#include "quant/quantise_grid.h"
 
 namespace strata {
 namespace {
@@ -149,6 +150,38 @@ TEST(Quantise, SuperBlocksOfKAndGridTypesDoNotDependOnTheirNeighbours) {
         const auto both = quantised(type, x), alone = quantised(type, second);
         EXPECT_TRUE(std::equal(alone.begin(), alone.end(), both.begin() + static_cast<long>(alone.size())));
     }
+}
+
+TEST(Quantise, GridSearchFindsTheNearestVector) {
+    const uint32_t seed = std::random_device{}();
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const auto check = [&](std::span<const uint16_t> codes, int dim, int bits, int levels, float first, float step) {
+        const quantise::Grid grid(codes, dim, bits, levels, first, step);
+        for (int round = 0; round < 300; ++round) {
+            float y[8], w[8];
+            const float scale = 0.1f + static_cast<float>(random() % 100) * 0.02f;
+            for (int j = 0; j < dim; ++j) {
+                y[j] =
+                    scale *
+                    (first + step * (static_cast<float>(random() % 1000) * 1e-3f * static_cast<float>(levels) - 0.5f));
+                w[j] = static_cast<float>(random() % 100 + 1);
+            }
+            const auto distance = [&](int index) {
+                double sum = 0;
+                for (int j = 0; j < dim; ++j) sum += w[j] * std::pow(double{scale} * grid.value(index, j) - y[j], 2);
+                return sum;
+            };
+            double least = INFINITY;
+            for (size_t i = 0; i < codes.size(); ++i) least = std::min(least, distance(static_cast<int>(i)));
+            ASSERT_LE(distance(grid.nearest(y, w, scale)), least * 1.00001 + 1e-9);
+        }
+    };
+    check(kGridIq2Xxs, 8, 2, 3, 1, 2);
+    check(kGridIq2S, 8, 2, 3, 1, 2);
+    check(kGridIq3Xxs, 4, 3, 8, 1, 2);
+    check(kGridIq3S, 4, 3, 8, 1, 2);
+    check(kGridIq1, 8, 2, 3, -1, 1);
 }
 
 }  // namespace
