@@ -23,7 +23,11 @@
 namespace strata {
 
 STRATA_LANE float lane_fma(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+    return __fmaf_rn(a, b, c);
+#else
     return __builtin_fmaf(a, b, c);
+#endif
 }
 STRATA_LANE float lane_min(float a, float b) {
     return a < b ? a : b;
