@@ -1,15 +1,18 @@
-// Threads that share the tasks of one operation after another.
+// The threads of the CPU device. A batch of tasks is one atomic word: threads claim the next task by adding one to it,
+// so a thread that comes late, or is held up by the system, costs nothing as long as it has claimed nothing.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace strata::cpu {
 
-/// The calling thread and threads - 1 workers. Which thread takes a task is left to timing, so no result may depend on
-/// it.
+/// Runs batches of tasks on `threads` threads, the caller's own included. Workers wait for the next batch by watching
+/// the word for about 50 us, then sleep. With more threads than usable CPUs nobody spins and only as many are woken as
+/// can run.
 class ThreadPool {
   public:
     explicit ThreadPool(int threads);
@@ -19,16 +22,13 @@ class ThreadPool {
 
     int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-    /// work(task, thread) for every task of [0, tasks); returns when all are done. thread is in [0, threads()).
-    /// From one thread at a time, and not from inside of work.
+    /// work(task, thread) for every task in [0, tasks), claimed in ascending order; returns when all are done. `thread`
+    /// in [0, threads()) names the thread, the caller is 0. Work on a task may wait for tasks with lower numbers, never
+    /// for higher ones. From one thread at a time, and not from inside of work; work does not throw. Which thread takes
+    /// a task is left to timing, so no result may depend on it.
     template <class Work>
     void run(int tasks, Work&& work) {
-        if (tasks <= 0) return;
-        if (tasks == 1 || workers_.empty()) {
-            for (int task = 0; task < tasks; ++task) work(task, 0);
-            return;
-        }
-        dispatch(
+        run_batch(
             tasks,
             [](void* context, int task, int thread) {
                 (*static_cast<std::remove_reference_t<Work>*>(context))(task, thread);
@@ -37,18 +37,40 @@ class ThreadPool {
     }
 
   private:
-    using Call = void (*)(void* context, int task, int thread);
-    void dispatch(int tasks, Call call, void* context);
-    void take_tasks(int thread);
-    void work(int thread);
+    using Function = void (*)(void* context, int task, int thread);
 
-    std::vector<std::thread> workers_;
-    std::atomic<uint32_t> round_{0};
-    std::atomic<int> next_{0}, busy_{0};
-    std::atomic<bool> stop_{false};
-    int tasks_ = 0;
-    Call call_ = nullptr;
+    void run_batch(int tasks, Function function, void* context);
+    void start_batch(int tasks);
+    void take_tasks(int thread);
+    void wait_for_batch(uint64_t seen);
+    void worker(int thread);
+
+    int wakes_ = 0;     // sleeping workers that a batch may wake
+    bool spin_ = true;  // waits begin by watching the word
+
+    // Batch number (24 bits), tasks (20), next task (20). Whoever adds one and finds next < tasks owns that task; until
+    // it is done the batch stays open, so the fields below keep their values for its owner.
+    alignas(64) std::atomic<uint64_t> word_{0};
+    Function function_ = nullptr;
     void* context_ = nullptr;
+    int first_ = 0;  // task of the batch's task 0
+    uint32_t tasks_ = 0;
+
+    alignas(64) std::atomic<uint32_t> done_{0};    // tasks of the open batch that are done
+    alignas(64) std::atomic<uint32_t> number_{0};  // of the batch: sleeping workers wait for its change
+    std::atomic<bool> stop_{false};
+    std::vector<std::thread> workers_;
+};
+
+/// Lets tasks of one batch wait until `count` earlier tasks of it have arrived.
+class StageGate {
+  public:
+    explicit StageGate(int count) : left_(count) {}
+    void arrive() { left_.fetch_sub(1, std::memory_order_release); }
+    void wait() const;
+
+  private:
+    alignas(64) std::atomic<int> left_;
 };
 
 }  // namespace strata::cpu

@@ -44,7 +44,7 @@ float dot_reference(Type type, const void* row, const QuantisedRows& x, int inde
             const float t = block_product(type == Type::nvfp4, weights[i / 32], values + at, sums + at / 16);
             segment = std::fma(scales[at / 32], t, segment);
         }
-        y += segment;
+        y = start == 0 ? segment : y + segment;
     }
     return y;
 }
@@ -62,7 +62,7 @@ float dot_float_reference(Type type, const void* row, const float* x, int width)
             for (int j = i; j < std::min(i + 32, inputs); ++j) t = std::fma(weights[j], x[start + j], t);
             segment += t;
         }
-        y += segment;
+        y = start == 0 ? segment : y + segment;
     }
     return y;
 }

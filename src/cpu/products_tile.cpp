@@ -1,0 +1,95 @@
+#include "cpu/products_tile.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace strata::cpu {
+namespace {
+
+/// Asks for [from, to) of a tile that comes next, a cache line at a time.
+void prefetch(const std::byte* data, uint64_t from, uint64_t to) {
+    for (; from < to; from += 64) __builtin_prefetch(data + from, 0, 2);
+}
+
+}  // namespace
+
+bool Tile::reads_codes() const {
+    return !as_float && type_info(matrix->type).quantised;
+}
+
+const std::byte* Tile::data() const {
+    return matrix->data + matrix->stride * which +
+           row_bytes(matrix->type, static_cast<uint64_t>(matrix->cols)) * static_cast<uint64_t>(row);
+}
+
+uint64_t Tile::bytes() const {
+    return row_bytes(matrix->type, static_cast<uint64_t>(matrix->cols)) *
+           static_cast<uint64_t>(std::min(kTileRows, matrix->rows - row));
+}
+
+void pack_group(const QuantisedRows& x, const int32_t* index, const Columns& columns, int g) {
+    const int first = g * kGroupColumns, n = columns.group_size(g);
+    const int64_t at = static_cast<int64_t>(first) * x.width;
+    int8_t* codes = columns.codes + at;
+    float* scales = columns.scales + at / 32;
+    int16_t* half_sums = columns.half_sums + at / 16;
+    for (int c = 0; c < n; ++c) {
+        const int row = index ? index[first + c] : first + c;
+        const int8_t* from = x.row_values(row);
+        const float* row_scales = x.row_scales(row);
+        const int16_t* row_sums = x.row_half_sums(row);
+        for (int quad = 0; quad < x.width / 4; ++quad) std::memcpy(codes + (quad * n + c) * 4, from + quad * 4, 4);
+        for (int block = 0; block < x.width / 32; ++block) {
+            scales[block * n + c] = row_scales[block];
+            std::memcpy(half_sums + (block * n + c) * 2, row_sums + block * 2, 2 * sizeof(int16_t));
+        }
+    }
+}
+
+void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Columns& columns, const Tile* next,
+                   TileScratch& scratch, float* y) {
+    const Matrix& m = *tile.matrix;
+    const uint64_t row_size = row_bytes(m.type, static_cast<uint64_t>(m.cols));
+    const std::byte* rows[kTileRows];
+    const int last = std::min(kTileRows, m.rows - tile.row) - 1;
+    for (int row = 0; row < kTileRows; ++row)
+        rows[row] = tile.data() + row_size * static_cast<uint64_t>(std::min(row, last));
+
+    const TypeKernels& type = kernels.of(m.type);
+    const bool codes = tile.reads_codes();
+    const std::byte* ahead = next ? next->data() : nullptr;
+    const uint64_t ahead_bytes = next ? next->bytes() : 0;
+    for (int start = 0; start < m.cols; start += kSegmentInputs) {
+        const int inputs = std::min(kSegmentInputs, m.cols - start);
+        if (ahead)
+            prefetch(ahead, ahead_bytes * static_cast<uint64_t>(start) / static_cast<uint64_t>(m.cols),
+                     ahead_bytes * static_cast<uint64_t>(start + inputs) / static_cast<uint64_t>(m.cols));
+        if (codes)
+            type.decode(rows, inputs / 32, scratch.panel);
+        else
+            type.decode_float(rows, inputs, scratch.floats);
+        for (int first = 0; first < columns.count; first += kGroupColumns) {
+            const int n = columns.group_size(first / kGroupColumns);
+            float* out = y + first * kTileRows;
+            if (codes) {
+                const int64_t at = static_cast<int64_t>(first) * columns.width + static_cast<int64_t>(start) * n;
+                type.multiply[static_cast<size_t>(n - 1)](scratch.panel, inputs / 32, columns.codes + at,
+                                                          columns.scales + at / 32, columns.half_sums + at / 16,
+                                                          start == 0, out);
+            } else {
+                const float* values[kGroupColumns];
+                for (int c = 0; c < n; ++c)
+                    values[c] = columns.values +
+                                (columns.index ? columns.index[first + c] : first + c) * columns.stride + start;
+                kernels.multiply_float[static_cast<size_t>(n - 1)](scratch.floats, inputs, values, start == 0, out);
+            }
+        }
+        const uint64_t segment_size = row_bytes(m.type, static_cast<uint64_t>(inputs));
+        for (const std::byte*& row : rows) row += segment_size;
+    }
+    if (!m.scales) return;
+    const float scale = m.scales[tile.which];
+    for (int i = 0; i < columns.count * kTileRows; ++i) y[i] *= scale;
+}
+
+}  // namespace strata::cpu
