@@ -9,8 +9,6 @@
 
 #include "base/checked.h"
 #include "quant/dequantise.h"
-#include "quant/dot.h"
-#include "quant/math.h"
 
 namespace strata {
 
@@ -62,7 +60,7 @@ Result<std::unique_ptr<CpuDevice>> CpuDevice::create(const CpuOptions& options) 
     return std::unique_ptr<CpuDevice>(new CpuDevice(thread_count(options.threads), simd));
 }
 
-CpuDevice::CpuDevice(int threads, Simd simd) : pool_(threads), kernels_(op_kernels(simd)) {
+CpuDevice::CpuDevice(int threads, Simd simd) : pool_(threads), kernels_(op_kernels(simd)), products_(pool_, simd) {
     facts_.name = "cpu";
     facts_.threads = threads;
     facts_.description = processor_name() + ", " + std::to_string(threads) +
@@ -254,93 +252,25 @@ void CpuDevice::read(Rows rows, float* host) {
 
 // ---- products
 
-namespace {
-
-float product(const Matrix& m, int index, int r, const Activations& x, int row) {
-    const std::byte* w =
-        m.data + index * m.stride +
-        static_cast<int64_t>(r) * static_cast<int64_t>(row_bytes(m.type, static_cast<uint64_t>(m.cols)));
-    const float y = type_info(m.type).quantised ? dot_reference(m.type, w, x.codes, row)
-                                                : dot_float_reference(m.type, w, row_of(x.values, row), m.cols);
-    return m.scales ? y * m.scales[index] : y;
-}
-
-/// One row through a gated block.
-void gated_block(const Matrix& gate, const Matrix& up, const Matrix& down, int index, Gate function,
-                 const Activations& x, int row, float* y) {
-    A8Rows codes(1, gate.rows);
-    std::vector<float> h(static_cast<size_t>(gate.rows));
-    for (int i = 0; i < gate.rows; ++i) {
-        const float g = product(gate, index, i, x, row);
-        h[static_cast<size_t>(i)] = (function == Gate::silu ? silu(g) : gelu(g)) * product(up, index, i, x, row);
-    }
-    codes.set_row(0, h.data());
-    const Activations inner{{h.data(), 1, gate.rows, gate.rows}, codes.view()};
-    for (int i = 0; i < down.rows; ++i) y[i] = product(down, index, i, inner, 0);
-}
-
-}  // namespace
-
 void CpuDevice::matmul(const Activations& x, std::span<const Product> products) {
-    if (!status_.ok()) return;
-    for (const Product& p : products)
-        pool_.run(p.matrix.rows, [&](int r, int) {
-            for (int row = 0; row < p.out.rows; ++row) row_of(p.out, row)[r] = product(p.matrix, 0, r, x, row);
-        });
+    if (status_.ok()) products_.matmul(x, products);
 }
 
 void CpuDevice::matmul_add(const Activations& x, const Matrix& matrix, Rows residual) {
-    if (!status_.ok()) return;
-    pool_.run(matrix.rows, [&](int r, int) {
-        for (int row = 0; row < residual.rows; ++row) row_of(residual, row)[r] += product(matrix, 0, r, x, row);
-    });
+    if (status_.ok()) products_.matmul_add(x, matrix, residual);
 }
 
 void CpuDevice::matmul_float(Rows x, std::span<const Product> products) {
-    if (!status_.ok()) return;
-    for (const Product& p : products)
-        pool_.run(p.matrix.rows, [&](int r, int) {
-            const std::byte* w = p.matrix.data + static_cast<uint64_t>(r) *
-                                                     row_bytes(p.matrix.type, static_cast<uint64_t>(p.matrix.cols));
-            for (int row = 0; row < p.out.rows; ++row) {
-                const float y = dot_float_reference(p.matrix.type, w, row_of(x, row), x.width);
-                row_of(p.out, row)[r] = p.matrix.scales ? y * p.matrix.scales[0] : y;
-            }
-        });
+    if (status_.ok()) products_.matmul_float(x, products);
 }
 
 void CpuDevice::experts(const ExpertSet& set, const Activations& x, const Routing& routing, const SharedExpert& shared,
                         Rows out, bool add) {
-    if (!status_.ok()) return;
-    pool_.run(out.rows, [&](int row, int) {
-        std::vector<float> sum(static_cast<size_t>(out.width), 0.0f), y(static_cast<size_t>(out.width));
-        const auto take_in = [&](float weight) {
-            for (size_t i = 0; i < sum.size(); ++i) sum[i] = lane_fma(weight, y[i], sum[i]);
-        };
-        for (int rank = 0; rank < routing.used; ++rank) {
-            const int64_t at = static_cast<int64_t>(row) * routing.used + rank;
-            gated_block(set.gate, set.up, set.down, routing.experts[at], set.gate_function, x, row, y.data());
-            take_in(routing.weights[at]);
-        }
-        if (shared.gate) {
-            gated_block(shared.gate, shared.up, shared.down, 0, shared.gate_function, x, row, y.data());
-            take_in(shared.weight_logit ? sigmoid(row_of(shared.weight_logit, row)[0]) : 1.0f);
-        }
-        for (size_t i = 0; i < sum.size(); ++i) row_of(out, row)[i] = add ? row_of(out, row)[i] + sum[i] : sum[i];
-    });
+    if (status_.ok()) products_.experts(set, x, routing, shared, out, add);
 }
 
 void CpuDevice::feed_forward(const SharedExpert& block, const Activations& x, Rows out, bool add) {
-    if (!status_.ok()) return;
-    pool_.run(out.rows, [&](int row, int) {
-        std::vector<float> y(static_cast<size_t>(out.width));
-        gated_block(block.gate, block.up, block.down, 0, block.gate_function, x, row, y.data());
-        const float weight = block.weight_logit ? sigmoid(row_of(block.weight_logit, row)[0]) : 1.0f;
-        for (size_t i = 0; i < y.size(); ++i) {
-            const float v = lane_fma(weight, y[i], 0.0f);
-            row_of(out, row)[i] = add ? row_of(out, row)[i] + v : v;
-        }
-    });
+    if (status_.ok()) products_.feed_forward(block, x, out, add);
 }
 
 }  // namespace strata

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cpu/ops.h"
+#include "cpu/products.h"
 #include "cpu/simd.h"
 #include "device/device.h"
 
@@ -78,6 +79,7 @@ class CpuDevice final : public Device {
     cpu::ThreadPool pool_;
     const cpu::OpKernels& kernels_;
     cpu::Workspace workspace_;
+    cpu::Products products_;
     DeviceFacts facts_;
     Result<void> status_;
     std::vector<std::vector<float>> vectors_;                     // converted weights

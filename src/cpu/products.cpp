@@ -63,9 +63,9 @@ struct Products::DenseCall {
 };
 
 void Products::dense(const Activations& x, std::span<const Product> products, bool as_float, bool add) {
-    const int count = x.values ? x.values.rows : x.codes.rows;
+    if (products.empty() || products[0].out.rows == 0) return;
+    const int count = products[0].out.rows;
     const int width = x.values ? x.values.width : x.codes.width;
-    if (count == 0 || products.empty()) return;
     const bool codes = !as_float && std::any_of(products.begin(), products.end(),
                                                 [](const Product& p) { return type_info(p.matrix.type).quantised; });
 
