@@ -25,7 +25,8 @@ double seconds() {
 void measure(const char* name, const strata::Tokenizer& tokenizer, const std::string& text) {
     double first = 0, best = 1e9;
     size_t tokens = 0;
-    for (int i = 0; i < 6; ++i) {
+    const double end = seconds() + 0.5;
+    for (int i = 0; i < 3 || seconds() < end; ++i) {
         const double start = seconds();
         tokens = tokenizer.encode(text).size();
         const double took = seconds() - start;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <functional>
 
 namespace strata {
@@ -18,48 +19,154 @@ bool MergeTable::add(int32_t left, int32_t right, uint32_t rank, int32_t joined)
     return true;
 }
 
+namespace {
+
+bool all_equal(const std::vector<Symbol>& symbols) {
+    return std::all_of(symbols.begin(), symbols.end(), [&](const Symbol& s) { return s.id == symbols[0].id; });
+}
+
+}  // namespace
+
 void Merger::merge(const MergeTable& table, std::vector<Symbol>& symbols) {
     if (symbols.size() <= longest_short) {
         merge_short(table, symbols);
-    } else {
+    } else if (!(all_equal(symbols) && merge_equal(table, symbols))) {
         merge_long(table, symbols);
     }
 }
 
 void Merger::merge_short(const MergeTable& table, std::vector<Symbol>& symbols) {
-    struct Candidate {
-        uint32_t rank;
+    struct Item {
+        Symbol symbol;
+        uint32_t rank;  // of the merge with the next item
         int32_t joined;
     };
     size_t count = symbols.size();
     if (count < 2) return;
-    Candidate fixed[longest_short];
-    std::vector<Candidate> longer;
-    Candidate* candidates = fixed;
-    if (count > longest_short) {
-        longer.resize(count);
-        candidates = longer.data();
-    }
-    const auto candidate = [&](size_t i) {
-        const MergeTable::Merge& merge = table.find(symbols[i].id, symbols[i + 1].id);
-        return Candidate{merge.rank, merge.joined};
+    Item fixed[longest_short];
+    std::vector<Item> longer(count > longest_short ? count : 0);
+    Item* const items = longer.empty() ? fixed : longer.data();
+    const auto look_up = [&](size_t i) {
+        const MergeTable::Merge& merge = table.find(items[i].symbol.id, items[i + 1].symbol.id);
+        items[i].rank = merge.rank;
+        items[i].joined = merge.joined;
     };
-    for (size_t i = 0; i + 1 < count; ++i) candidates[i] = candidate(i);
+    for (size_t i = 0; i < count; ++i) items[i].symbol = symbols[i];
+    for (size_t i = 0; i + 1 < count; ++i) look_up(i);
+    items[count - 1].rank = MergeTable::no_rank;
 
-    while (count > 1) {
+    while (true) {
         size_t best = 0;
         for (size_t i = 1; i + 1 < count; ++i)
-            if (candidates[i].rank < candidates[best].rank) best = i;
-        if (candidates[best].rank == MergeTable::no_rank) break;
-        symbols[best].id = candidates[best].joined;
-        std::copy(symbols.begin() + static_cast<ptrdiff_t>(best) + 2, symbols.begin() + static_cast<ptrdiff_t>(count),
-                  symbols.begin() + static_cast<ptrdiff_t>(best) + 1);
-        if (best + 2 < count) std::copy(candidates + best + 2, candidates + count - 1, candidates + best + 1);
+            if (items[i].rank < items[best].rank) best = i;
+        if (items[best].rank == MergeTable::no_rank) break;
+        items[best].symbol.id = items[best].joined;
         --count;
-        if (best > 0) candidates[best - 1] = candidate(best - 1);
-        if (best + 1 < count) candidates[best] = candidate(best);
+        for (size_t i = best + 1; i < count; ++i) items[i] = items[i + 1];
+        if (best > 0) look_up(best - 1);
+        if (best + 1 < count) {
+            look_up(best);
+        } else {
+            items[best].rank = MergeTable::no_rank;
+        }
     }
+    for (size_t i = 0; i < count; ++i) symbols[i] = items[i].symbol;
     symbols.resize(count);
+}
+
+namespace {
+
+/// Equal symbols beside each other.
+struct Run {
+    int32_t id;
+    uint32_t count;
+    uint32_t bytes;  // of each symbol
+};
+
+/// A short list of runs, of which no two neighbours are the same symbol and none is empty.
+class Runs {
+  public:
+    static constexpr size_t most = 32;
+
+    size_t size() const { return size_; }
+    const Run& operator[](size_t i) const { return runs_[i]; }
+
+    /// Puts up to three runs in the place of `old` ones from `at` on. Afterwards there may be two more than `most`.
+    void replace(size_t at, size_t old, const Run (&by)[3]) {
+        Run changed[5];  // with the neighbours, which may be the same symbols
+        size_t count = 0;
+        const auto add = [&](const Run& run) {
+            if (run.count == 0) return;
+            if (count > 0 && changed[count - 1].id == run.id && changed[count - 1].bytes == run.bytes) {
+                changed[count - 1].count += run.count;
+            } else {
+                changed[count++] = run;
+            }
+        };
+        const size_t begin = at > 0 ? at - 1 : 0;
+        const size_t end = std::min(at + old + 1, size_);
+        if (at > 0) add(runs_[at - 1]);
+        for (const Run& run : by) add(run);
+        if (at + old < size_) add(runs_[at + old]);
+        std::memmove(runs_ + begin + count, runs_ + end, (size_ - end) * sizeof(Run));
+        std::copy(changed, changed + count, runs_ + begin);
+        size_ += count - (end - begin);
+    }
+
+  private:
+    Run runs_[most + 3];
+    size_t size_ = 0;
+};
+
+}  // namespace
+
+/// Merges a list of equal symbols as runs, where it can a whole run at a time: a megabyte of spaces is a few dozen
+/// steps. False where the list of runs grows long; then `symbols` is as it was.
+bool Merger::merge_equal(const MergeTable& table, std::vector<Symbol>& symbols) {
+    const auto rank = [&](const Run& left, const Run& right) { return table.find(left.id, right.id).rank; };
+    constexpr Run nothing = {0, 0, 0};
+    Runs runs;
+    runs.replace(0, 0,
+                 {{symbols[0].id, static_cast<uint32_t>(symbols.size()), symbols[1].begin - symbols[0].begin},
+                  nothing,
+                  nothing});
+    while (runs.size() <= Runs::most) {
+        // The lowest rank, the leftmost of equal ones; a run's own pairs come before the one with the next run.
+        uint32_t lowest = MergeTable::no_rank;
+        size_t best = 0;
+        bool inside = false;
+        const auto consider = [&](uint32_t rank, size_t i, bool in_run) {
+            if (rank < lowest) lowest = rank, best = i, inside = in_run;
+        };
+        for (size_t i = 0; i < runs.size(); ++i) {
+            if (runs[i].count > 1) consider(rank(runs[i], runs[i]), i, true);
+            if (i + 1 < runs.size()) consider(rank(runs[i], runs[i + 1]), i, false);
+        }
+        if (lowest == MergeTable::no_rank) {
+            uint32_t begin = symbols[0].begin;
+            symbols.clear();
+            for (size_t i = 0; i < runs.size(); ++i)
+                for (uint32_t k = 0; k < runs[i].count; ++k, begin += runs[i].bytes)
+                    symbols.push_back({runs[i].id, begin});
+            return true;
+        }
+
+        Run left = runs[best], right = inside ? left : runs[best + 1];
+        Run joined = {table.find(left.id, right.id).joined, 1, left.bytes + right.bytes};
+        if (inside) {
+            // All pairs of the run at once, unless a new pair would have to be merged before the run's next one.
+            const bool all = rank(joined, joined) > lowest && rank(joined, left) > lowest &&
+                             (best == 0 || rank(runs[best - 1], joined) > lowest);
+            if (all) joined.count = left.count / 2;
+            left.count -= 2 * joined.count;
+            runs.replace(best, 1, {joined, left, nothing});
+        } else {
+            --left.count;
+            --right.count;
+            runs.replace(best, 2, {left, joined, right});
+        }
+    }
+    return false;
 }
 
 /// Notes that the pair that begins at `place` can be merged, if it can.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "text/tokenizer_hash.h"
+#include "text/tokenizer_memory.h"
 
 namespace strata {
 
@@ -49,7 +50,7 @@ class MergeTable {
         return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
     }
 
-    std::vector<Merge> slots_ = std::vector<Merge>(1, Merge{free_slot, no_rank, -1});
+    Table<Merge> slots_ = Table<Merge>(1, Merge{free_slot, no_rank, -1});
     size_t mask_ = 0;
     uint64_t seed_ = 0;
     size_t ranks_ = 0;
@@ -61,8 +62,10 @@ class Merger {
     /// Merges in place. n log n in the number of symbols at worst and close to linear on repetitive text.
     void merge(const MergeTable& table, std::vector<Symbol>& symbols);
 
-    /// The two ways that merge() chooses from by length, for tests: the first takes quadratic time.
+    /// The ways that merge() chooses from, for tests. The first takes quadratic time; the second one is for symbols
+    /// that are all equal and take the same number of bytes (at least two of them), and may decline.
     static void merge_short(const MergeTable& table, std::vector<Symbol>& symbols);
+    static bool merge_equal(const MergeTable& table, std::vector<Symbol>& symbols);
     void merge_long(const MergeTable& table, std::vector<Symbol>& symbols);
 
     /// Up to this many symbols the quadratic way is the faster one.

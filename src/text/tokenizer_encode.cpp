@@ -161,7 +161,7 @@ class FragmentEncoder {
         }
         PieceCache::Entry& entry = work_.cache.at(piece);
         if (PieceCache::holds(entry, piece, part_or_0)) {
-            ids_.insert(ids_.end(), entry.id, entry.id + entry.ids);
+            for (int i = 0; i < entry.ids; ++i) ids_.push_back(entry.id[i]);
             return;
         }
         const size_t first = ids_.size();

@@ -13,6 +13,7 @@
 #include "text/bpe_joints.h"
 #include "text/pretokenizer.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_memory.h"
 #include "text/tokenizer_special.h"
 #include "text/tokenizer_strings.h"
 
@@ -85,8 +86,8 @@ class PieceCache {
     }
 
   private:
-    static constexpr size_t entries = size_t{1} << 15;
-    std::vector<Entry> entries_;
+    static constexpr size_t entries = size_t{1} << 16;
+    Table<Entry> entries_;
     uint64_t seed_;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/tokenizer_memory.h"
 
 namespace strata {
 
@@ -52,7 +53,7 @@ class TokenStrings {
     uint64_t hash(std::string_view text) const;
 
     StringArena strings_;
-    std::vector<Slot> slots_;  // a power of two, at most half full
+    Table<Slot> slots_;  // a power of two, at most half full
     uint64_t seed_ = 0;
 };
 
