@@ -1,10 +1,12 @@
 // polystrata inspect: what a GGUF file is and whether it can run here.
 
+#include <array>
 #include <cstdio>
 
 #include "cli/command.h"
 #include "cli/model_text.h"
 #include "gguf/file.h"
+#include "setup/estimate.h"
 
 namespace strata::cli {
 namespace {
@@ -70,13 +72,69 @@ Json facts_json(const ModelFile& facts) {
             {"expert_bytes", facts.expert_bytes}};
 }
 
+constexpr std::array<int64_t, 3> kContexts = {8192, 32768, 131072};
+
+/// The contexts to tell of: those below the trained one, and that one.
+std::vector<int64_t> contexts(const ModelFile& facts) {
+    std::vector<int64_t> out;
+    for (const int64_t context : kContexts)
+        if (facts.context == 0 || context < facts.context) out.push_back(context);
+    if (facts.context > 0) out.push_back(facts.context);
+    return out;
+}
+
+/// What memory the model takes: the same numbers for people and for programs.
+struct Memory {
+    MemoryEstimate f16, q8_0;
+};
+
+Result<Memory> measure(const gguf::File& file) {
+    STRATA_TRY_ASSIGN(MemoryEstimate f16, estimate_memory(file, Type::f16));
+    STRATA_TRY_ASSIGN(MemoryEstimate q8_0, estimate_memory(file, Type::q8_0));
+    return Memory{std::move(f16), std::move(q8_0)};
+}
+
+Json memory_json(const Memory& memory, const ModelFile& facts) {
+    Json conversations = Json::array();
+    for (const int64_t context : contexts(facts))
+        conversations.push_back({{"tokens", context},
+                                 {"f16_bytes", memory.f16.conversation_bytes(context)},
+                                 {"q8_0_bytes", memory.q8_0.conversation_bytes(context)}});
+    return {{"dense_bytes", memory.f16.dense_bytes},
+            {"expert_bytes", memory.f16.expert_bytes},
+            {"experts", memory.f16.experts},
+            {"bytes_of_expert", memory.f16.bytes_of_expert()},
+            {"conversations", std::move(conversations)}};
+}
+
+std::string memory_text(const Memory& memory, const ModelFile& facts) {
+    std::string text =
+        fact_line("dense weights", bytes_text(memory.f16.dense_bytes) + ", on the card where there is one");
+    if (memory.f16.experts > 0)
+        text += fact_line("expert weights", bytes_text(memory.f16.expert_bytes) + ": " +
+                                                std::to_string(memory.f16.experts) + " experts of " +
+                                                bytes_text(memory.f16.bytes_of_expert()) +
+                                                "; as many on the card as fit, the others read in place from RAM");
+    for (const int64_t context : contexts(facts))
+        text += fact_line("conversation",
+                          std::to_string(context) + " tokens: " + bytes_text(memory.f16.conversation_bytes(context)) +
+                              ", with --kv q8_0 " + bytes_text(memory.q8_0.conversation_bytes(context)));
+    return text;
+}
+
 Outcome run(const Flags& flags) {
     STRATA_TRY_ASSIGN(const gguf::File file, gguf::File::open(flags.file));
     STRATA_TRY_ASSIGN(const ModelFile facts, describe_model_file(file));
+    const Result<Memory> memory = measure(file);
     const auto& parts = file.parts();
     if (flags.json) {
         Json json = {{"file", flags.file}, {"version", parts[0].version}, {"files", parts.size()}};
         json.update(facts_json(facts));
+        json["runs"] = memory.ok();
+        if (memory)
+            json["memory"] = memory_json(*memory, facts);
+        else
+            json["problem"] = memory.error().message;
         if (flags.tensors) json["tensors"] = tensors_json(file);
         std::printf("%s\n", json_text(json, {.indent = 2}).c_str());
         return 0;
@@ -85,8 +143,8 @@ Outcome run(const Flags& flags) {
                        (parts.size() == 1 ? "" : std::to_string(parts.size()) + " files, ") +
                        bytes_text(facts.file_bytes) + ", " + std::to_string(file.tensors().size()) + " tensors\n" +
                        facts_text(facts);
-    text += fact_line("dense weights", bytes_text(facts.dense_bytes()));
-    text += fact_line("expert weights", facts.expert_bytes > 0 ? bytes_text(facts.expert_bytes) : "");
+    text += fact_line("runs", memory ? "yes" : "no: " + memory.error().message);
+    if (memory) text += memory_text(*memory, facts);
     if (flags.tensors) text += tensors_text(file);
     std::fputs(text.c_str(), stdout);
     return 0;

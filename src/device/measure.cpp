@@ -4,8 +4,14 @@
 #include <cstring>
 
 namespace strata {
+namespace {
 
-Result<Matrix> MeasuringDevice::load_matrix(const WeightView& weights) {
+uint64_t bytes_of(const WeightView& weights) {
+    return static_cast<uint64_t>(weights.count) * static_cast<uint64_t>(weights.rows) *
+           row_bytes(weights.type, static_cast<uint64_t>(weights.cols));
+}
+
+Matrix matrix_of(const WeightView& weights) {
     Matrix matrix;
     matrix.type = weights.type;
     matrix.rows = weights.rows;
@@ -17,11 +23,20 @@ Result<Matrix> MeasuringDevice::load_matrix(const WeightView& weights) {
     return matrix;
 }
 
+}  // namespace
+
+Result<Matrix> MeasuringDevice::load_matrix(const WeightView& weights) {
+    dense_bytes_ += bytes_of(weights);
+    return matrix_of(weights);
+}
+
 Result<const float*> MeasuringDevice::load_vector(const WeightView& weights) {
+    dense_bytes_ += bytes_of(weights);
     return reinterpret_cast<const float*>(weights.data);
 }
 
 Result<const float*> MeasuringDevice::load_vector(std::span<const float> values) {
+    dense_bytes_ += values.size_bytes();
     return values.data();
 }
 
@@ -30,9 +45,10 @@ Result<ExpertSet> MeasuringDevice::load_experts(int layer, Gate gate_function, c
     ExpertSet set;
     set.layer = layer;
     set.gate_function = gate_function;
-    STRATA_TRY_ASSIGN(set.gate, load_matrix(gate));
-    STRATA_TRY_ASSIGN(set.up, load_matrix(up));
-    STRATA_TRY_ASSIGN(set.down, load_matrix(down));
+    for (const WeightView* weights : {&gate, &up, &down}) expert_bytes_ += bytes_of(*weights);
+    set.gate = matrix_of(gate);
+    set.up = matrix_of(up);
+    set.down = matrix_of(down);
     return set;
 }
 

@@ -1,5 +1,5 @@
 // A device that computes nothing: a dry run of a model on it, with a measuring arena, tells how much scratch a call of
-// a given shape takes; its allocations tell how much memory a conversation takes.
+// a given shape takes; its allocations tell how much memory a conversation takes, its loads how much the weights do.
 #pragma once
 
 #include <unordered_map>
@@ -19,6 +19,10 @@ class MeasuringDevice final : public Device {
     Result<const float*> load_vector(std::span<const float> values) override;
     Result<ExpertSet> load_experts(int layer, Gate gate_function, const WeightView& gate, const WeightView& up,
                                    const WeightView& down) override;
+
+    /// Bytes of all weights that were loaded, as they lie in the file: the routed experts, and the rest.
+    uint64_t expert_bytes() const { return expert_bytes_; }
+    uint64_t dense_bytes() const { return dense_bytes_; }
 
     Result<std::byte*> allocate(uint64_t bytes, const char* what) override;
     void release(std::byte* memory) override;
@@ -58,6 +62,7 @@ class MeasuringDevice final : public Device {
     std::unordered_map<const std::byte*, uint64_t> sizes_;
     uintptr_t next_ = 4096;  // the next allocation's place
     uint64_t allocated_ = 0, peak_ = 0;
+    uint64_t dense_bytes_ = 0, expert_bytes_ = 0;
 };
 
 }  // namespace strata

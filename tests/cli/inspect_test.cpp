@@ -28,6 +28,27 @@ TEST(Inspect, JsonListsEveryTensor) {
     EXPECT_EQ((*json)["dense_bytes"].get<uint64_t>() + (*json)["expert_bytes"].get<uint64_t>(), bytes);
 }
 
+TEST(Inspect, MemoryIsWhatTheFileHolds) {
+    const auto json = parse_json(run({program("polystrata"), "inspect", kModel, "--json"}).out);
+    ASSERT_TRUE(json.ok());
+    EXPECT_EQ((*json)["runs"], true);
+    const Json& memory = (*json)["memory"];
+    EXPECT_EQ(memory["expert_bytes"], (*json)["expert_bytes"]);
+    EXPECT_EQ(memory["experts"], 7 * 8);
+    const Json& longest = memory["conversations"].back();
+    EXPECT_EQ(longest["tokens"], 4096);
+    EXPECT_LT(longest["q8_0_bytes"].get<uint64_t>(), longest["f16_bytes"].get<uint64_t>());
+}
+
+TEST(Inspect, SaysWhyAFileCannotRun) {
+    const Finished done = run({program("polystrata"), "inspect", data("gguf/v01_empty.gguf"), "--json"});
+    EXPECT_EQ(done.code, 0) << done.err;
+    const auto json = parse_json(done.out);
+    ASSERT_TRUE(json.ok());
+    EXPECT_EQ((*json)["runs"], false);
+    EXPECT_NE((*json)["problem"].get<std::string>().find("general.architecture"), std::string::npos) << done.out;
+}
+
 TEST(Inspect, RefusedFileIsOneLineAndCode3) {
     for (const std::string& file : {std::string("/nowhere/model.gguf"), data("gguf/m45_offset_outside.gguf")}) {
         const Finished done = run({program("polystrata"), "inspect", file});

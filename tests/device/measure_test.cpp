@@ -40,7 +40,10 @@ TEST(MeasuringDevice, GivesWeightsThatAreThere) {
                           .data = reinterpret_cast<const std::byte*>(values.data())};
     EXPECT_TRUE(static_cast<bool>(device.load_matrix(view).value()));
     EXPECT_NE(device.load_vector(view).value(), nullptr);
+    EXPECT_EQ(device.dense_bytes(), 2u * sizeof values);
     EXPECT_TRUE(static_cast<bool>(device.load_experts(0, Gate::silu, view, view, view).value().down));
+    EXPECT_EQ(device.expert_bytes(), 3u * sizeof values);
+    EXPECT_EQ(device.dense_bytes(), 2u * sizeof values);
 }
 
 TEST(Arena, MeasuresWhatTheSameCallsTakeFromMemory) {
