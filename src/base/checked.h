@@ -28,7 +28,11 @@ inline std::optional<uint64_t> checked_round_up(uint64_t value, uint64_t power_o
     return *sum & ~(power_of_two - 1);
 }
 
-inline constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+inline constexpr int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+inline constexpr int64_t round_up(int64_t a, int64_t b) {
+    return ceil_div(a, b) * b;
+}
 
 }  // namespace strata
