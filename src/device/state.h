@@ -36,6 +36,7 @@ struct PartSpec {
     int capacity = 0;        // ring: rows kept; at least window - 1 + the most rows of a call
     uint64_t bytes = 0;      // block: size, zero at a conversation's start
     uint64_t log_bytes = 0;  // block: bytes of one logged row (kMaxWindow of them follow the block)
+    bool draft = false;      // of the draft block: guesses come from it, answers do not, so state hashes leave it out
 
     uint64_t row_bytes() const { return strata::row_bytes(type, static_cast<uint64_t>(width)); }
 };

@@ -1,7 +1,13 @@
 #include "gguf/mapping.h"
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <fcntl.h>
+#include <signal.h>
+#include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <system_error>
@@ -20,7 +26,56 @@ int64_t nanoseconds(const struct timespec& time) {
     return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
+/// What a signal handler may look at: the mapped ranges and their files' names, in fixed memory. More mappings than
+/// places are possible; they are only not named when they fail.
+struct Watch {
+    std::atomic<bool> taken = false;
+    std::atomic<uintptr_t> begin = 0;
+    std::atomic<uintptr_t> end = 0;  // 0: not in use
+    std::array<char, 512> name{};
+};
+std::array<Watch, 256> watches;
+
+int watch(const std::byte* data, uint64_t size, const std::string& name) {
+    for (size_t i = 0; i < watches.size(); ++i) {
+        Watch& place = watches[i];
+        if (place.taken.exchange(true)) continue;
+        place.name.fill('\0');
+        std::copy_n(name.begin(), std::min(name.size(), place.name.size() - 1), place.name.begin());
+        place.begin = reinterpret_cast<uintptr_t>(data);
+        place.end = reinterpret_cast<uintptr_t>(data) + size;
+        return static_cast<int>(i);
+    }
+    return -1;
+}
+
+void unwatch(int place) {
+    if (place < 0) return;
+    watches[static_cast<size_t>(place)].end = 0;
+    watches[static_cast<size_t>(place)].taken = false;
+}
+
+void on_bus_error(int, siginfo_t* info, void*) {
+    const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
+    for (const Watch& place : watches) {
+        if (at < place.begin || at >= place.end) continue;
+        static constexpr char kText[] =
+            ": was cut short or cannot be read any more while it was in use; check the file and start again\n";
+        const bool written = ::write(STDERR_FILENO, place.name.data(), ::strlen(place.name.data())) >= 0 &&
+                             ::write(STDERR_FILENO, kText, sizeof kText - 1) >= 0;
+        ::_exit(written ? 3 : 1);
+    }
+    ::signal(SIGBUS, SIG_DFL);  // not ours: the read is repeated and ends the process as usual
+}
+
 }  // namespace
+
+void report_bus_errors() {
+    struct sigaction action = {};
+    action.sa_sigaction = on_bus_error;
+    action.sa_flags = SA_SIGINFO;
+    ::sigaction(SIGBUS, &action, nullptr);
+}
 
 Result<Mapping> Mapping::open(const std::filesystem::path& path) {
     Mapping map;
@@ -40,6 +95,7 @@ Result<Mapping> Mapping::open(const std::filesystem::path& path) {
     if (data == MAP_FAILED) return refused(path, errno);
     map.data_ = static_cast<const std::byte*>(data);
     map.size_ = size;
+    map.watch_ = watch(map.data_, size, path.string());
     return map;
 }
 
@@ -54,10 +110,12 @@ Mapping& Mapping::operator=(Mapping&& other) noexcept {
     std::swap(device_, other.device_);
     std::swap(inode_, other.inode_);
     std::swap(mtime_ns_, other.mtime_ns_);
+    std::swap(watch_, other.watch_);
     return *this;
 }
 
 Mapping::~Mapping() {
+    unwatch(watch_);
     if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
     if (descriptor_ >= 0) ::close(descriptor_);
 }

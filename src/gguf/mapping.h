@@ -38,6 +38,11 @@ class Mapping {
     uint64_t device_ = 0;
     uint64_t inode_ = 0;
     int64_t mtime_ns_ = 0;
+    int watch_ = -1;  // place in the table of report_bus_errors
 };
+
+/// A file that is cut short while it is mapped turns the next read of it into a bus error. After this call the process
+/// then ends with exit code 3 and one line on standard error that names the file. For the main function of a program.
+void report_bus_errors();
 
 }  // namespace strata::gguf

@@ -264,7 +264,11 @@ Attention Qwen35Moe::load_attention(Loader& load, int index, const ModelOptions&
     a.heads.key_norm = load.vector(name("attn_k_norm.weight"), {s_.head_width});
     a.heads.eps = s_.eps;
     const auto cache = [&](const char* part) {
-        return layout_.add({.kind = PartSpec::Kind::rows, .name = name(part), .type = options.cache_type, .width = kv});
+        return layout_.add({.kind = PartSpec::Kind::rows,
+                            .name = name(part),
+                            .type = options.cache_type,
+                            .width = kv,
+                            .draft = index >= facts_.layers});
     };
     a.heads.keys = a.attend.keys = cache("k");
     a.heads.values = a.attend.values = cache("v");

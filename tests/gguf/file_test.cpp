@@ -4,7 +4,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <gtest/gtest.h>
-#include <unistd.h>
+
+#include "gguf/scratch.h"
 
 namespace strata::gguf {
 namespace {
@@ -14,20 +15,6 @@ namespace fs = std::filesystem;
 const fs::path kFolder = fs::path(POLYSTRATA_TEST_DATA) / "gguf";
 const char* const kSet[] = {"v18_split-00001-of-00003.gguf", "v18_split-00002-of-00003.gguf",
                             "v18_split-00003-of-00003.gguf"};
-
-/// A folder of its own that is gone after the test.
-class Scratch {
-  public:
-    Scratch() {
-        std::string pattern = (fs::temp_directory_path() / "strata-gguf-XXXXXX").string();
-        path_ = ::mkdtemp(pattern.data());
-    }
-    ~Scratch() { fs::remove_all(path_); }
-    const fs::path& path() const { return path_; }
-
-  private:
-    fs::path path_;
-};
 
 void expect_whole_set(const fs::path& path) {
     const auto file = File::open(path);
@@ -123,6 +110,21 @@ TEST(GgufFile, AChangeOfTheFileIsNoticed) {
     EXPECT_EQ(check.error().code, "changed");
     std::byte out[48];
     EXPECT_EQ(file->read(file->tensors()[0], 0, out).error().code, "changed");
+}
+
+TEST(GgufFileDeathTest, AFileCutUnderTheMappingEndsTheProcessWithItsName) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(
+        {
+            Scratch scratch;
+            const fs::path path = scratch.path() / "cut.gguf";
+            fs::copy_file(kFolder / "v06_f32.gguf", path);
+            const auto file = File::open(path);
+            report_bus_errors();
+            fs::resize_file(path, 0);
+            std::exit(static_cast<int>(touch(file->parts()[0].bytes) & 1));
+        },
+        testing::ExitedWithCode(3), "cut.gguf: was cut short");
 }
 
 TEST(GgufFile, ReadGivesTheMappingsBytesAndStaysInsideTheTensor) {
