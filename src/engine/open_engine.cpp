@@ -1,0 +1,86 @@
+#include "engine/open_engine.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/hash.h"
+#include "cpu/cpu_device.h"
+#include "device/measure.h"
+
+namespace strata {
+namespace {
+
+Type cache_type(const std::string& name) {
+    if (name == "q8_0") return Type::q8_0;
+    return name == "f32" ? Type::f32 : Type::f16;
+}
+
+Result<std::unique_ptr<Device>> make_device(const PolyOptions& options) {
+    CpuOptions cpu;
+    cpu.threads = options.threads > 0 ? static_cast<int>(options.threads) : default_threads();
+    if (options.simd != "auto") cpu.simd = cpu::simd_by_name(options.simd);
+    STRATA_TRY_ASSIGN(auto device, CpuDevice::create(cpu));
+    return Result<std::unique_ptr<Device>>(std::move(device));
+}
+
+/// Ids that end an answer, by the file. A damaged one is left out: what a request names wins anyway.
+std::vector<int32_t> end_ids(const gguf::File& file, int vocabulary) {
+    std::vector<int32_t> ids;
+    const auto add = [&](int64_t id) {
+        if (id >= 0 && id < vocabulary && std::find(ids.begin(), ids.end(), id) == ids.end())
+            ids.push_back(static_cast<int32_t>(id));
+    };
+    for (const char* key :
+         {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
+        if (file.has(key))
+            if (const auto id = file.get_int(key, 0, vocabulary - 1)) add(*id);
+    if (file.has("tokenizer.ggml.eos_token_ids"))
+        if (const auto list = file.get_ints("tokenizer.ggml.eos_token_ids", 0, INT32_MAX))
+            for (const int64_t id : list->to_vector()) add(id);
+    return ids;
+}
+
+}  // namespace
+
+uint64_t OpenedEngine::model_id() const {
+    constexpr size_t kSamples = 32, kBytes = 64;
+    const gguf::Identity identity = file->identity();
+    Hasher hasher;
+    hasher.update_number(identity.header_hash);
+    hasher.update_number(identity.size);
+    const auto tensors = file->tensors();
+    const size_t step = std::max<size_t>(1, tensors.size() / kSamples);
+    for (size_t i = 0; i < tensors.size(); i += step) {
+        const uint64_t middle = tensors[i].bytes / 2;
+        hasher.update(tensors[i].data + middle, std::min<uint64_t>(kBytes, tensors[i].bytes - middle));
+    }
+    return hasher.value();
+}
+
+Result<std::unique_ptr<OpenedEngine>> open_engine(const PolyOptions& options) {
+    const auto began = std::chrono::steady_clock::now();
+    auto opened = std::make_unique<OpenedEngine>();
+    opened->kv = options.kv;
+    STRATA_TRY_ASSIGN(opened->file, gguf::File::open(options.model));
+    STRATA_TRY_ASSIGN(opened->device, make_device(options));
+
+    // Two models: a dry run of one on a device that computes nothing tells the scratch that calls of the other need.
+    ModelOptions model{.cache_type = cache_type(options.kv), .max_call_rows = options.limits(0).runner().rows};
+    MeasuringDevice measuring;
+    STRATA_TRY_ASSIGN(const auto measured, make_model(*opened->file, measuring, model));
+    const EngineLimits limits = options.limits(measured->facts().context);
+    STRATA_TRY_ASSIGN(opened->scratch_bytes, ModelRunner::measure(*measured, measuring, limits.runner()));
+    {
+        const uint64_t before = measuring.allocated();
+        STRATA_TRY_ASSIGN(const State state, measuring.make_state(measured->layout(), limits.max_context + kMaxWindow));
+        opened->conversation_bytes = measuring.allocated() - before;
+    }
+    STRATA_TRY_ASSIGN(opened->model, make_model(*opened->file, *opened->device, model));
+    STRATA_TRY_ASSIGN(opened->engine, Engine::make(*opened->model, *opened->device, limits, opened->scratch_bytes,
+                                                   end_ids(*opened->file, measured->facts().vocabulary)));
+    if (options.guesses == "always") opened->engine->set_policy(std::make_unique<AlwaysGuess>());
+    opened->load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count();
+    return Result<std::unique_ptr<OpenedEngine>>(std::move(opened));
+}
+
+}  // namespace strata

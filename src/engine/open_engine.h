@@ -1,0 +1,34 @@
+// From a model file to an engine that can answer.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/poly_options.h"
+#include "gguf/file.h"
+
+namespace strata {
+
+/// What lives as long as the engine, in the order of its making.
+struct OpenedEngine {
+    std::optional<gguf::File> file;
+    std::unique_ptr<Device> device;
+    std::unique_ptr<Model> model;
+    std::unique_ptr<Engine> engine;
+
+    std::string kv;
+    double load_ms = 0;
+    uint64_t scratch_bytes = 0;
+    uint64_t conversation_bytes = 0;  // of a conversation of max_context rows
+
+    /// A number that tells this model from others, for saved conversations: from the file's header and samples of its
+    /// weights.
+    uint64_t model_id() const;
+};
+
+Result<std::unique_ptr<OpenedEngine>> open_engine(const PolyOptions& options);
+
+}  // namespace strata
