@@ -75,7 +75,8 @@ struct DeltaNetSpec {
     const float* dt = nullptr;     // [value heads]
     const float* norm = nullptr;   // [width]
     float eps = 1e-6f;
-    PartId state = -1;    // block of value_heads * width * width floats [head][value][key]
+    PartId state = -1;    // block of value_heads * width * width floats [head][value][key]; a logged row has room for
+                          // value_heads * (2 * width + 2) floats, laid out as the device likes
     PartId history = -1;  // block of (taps - 1) * channels floats, oldest first
 };
 

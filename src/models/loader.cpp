@@ -8,7 +8,9 @@
 namespace strata {
 namespace {
 
-std::string dims_text(std::initializer_list<int64_t> dims) {
+/// "[2048, 512]": as the file says it, without trailing ones.
+std::string dims_text(std::vector<int64_t> dims) {
+    while (dims.size() > 1 && dims.back() == 1) dims.pop_back();
     std::string text = "[";
     for (int64_t d : dims) text += (text.size() > 1 ? ", " : "") + std::to_string(d);
     return text + "]";

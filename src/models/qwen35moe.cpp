@@ -303,12 +303,12 @@ DeltaNet Qwen35Moe::load_delta_net(Loader& load, int index) {
     d.net.decay = load.upload(decay);
 
     const auto floats = [](int64_t n) { return static_cast<uint64_t>(n) * sizeof(float); };
-    const int64_t keys = int64_t{s_.key_heads} * s_.net_width, values = s_.net_out();
+    const int64_t values = s_.net_out();
     d.net.state = layout_.add({.kind = PartSpec::Kind::block,
                                .name = name("s"),
                                .type = Type::f32,
                                .bytes = floats(values * s_.net_width),
-                               .log_bytes = floats(keys + values + 2 * s_.value_heads)});
+                               .log_bytes = floats(s_.value_heads * (2 * s_.net_width + 2))});
     d.net.history = layout_.add({.kind = PartSpec::Kind::block,
                                  .name = name("conv"),
                                  .type = Type::f32,
