@@ -17,6 +17,7 @@ using Run = std::function<Outcome()>;
 
 Run declare_inspect(CLI::App& app);
 Run declare_models(CLI::App& app);
+Run declare_synth(CLI::App& app);
 Run declare_tokenize(CLI::App& app);
 
 /// --model and --data-dir, which commands that take a model share.

@@ -24,6 +24,7 @@ struct Command {
 constexpr std::array kCommands = {
     Command{"models", "List the installed models", declare_models},
     Command{"inspect", "Say what a GGUF file is, whether it can run and what memory it takes", declare_inspect},
+    Command{"synth", "Write a model with random weights and a real model's shapes, for measuring", declare_synth},
     Command{"tokenize", "Turn text into token ids, or ids into text", declare_tokenize},
 };
 

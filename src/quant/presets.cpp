@@ -85,23 +85,6 @@ int block_index(std::string_view name) {
     return index;
 }
 
-/// For rows that super-blocks, or the blocks of Q1_0 and Q2_0, do not divide.
-Type fallback(Type type, int64_t width) {
-    if (width % type_info(type).block == 0) return type;
-    switch (type) {
-        case T::q2_k:
-        case T::q3_k:
-        case T::q2_0:
-        case T::tq1_0:
-        case T::tq2_0: type = T::q4_0; break;
-        case T::q4_k: type = T::q5_0; break;
-        case T::q5_k: type = T::q5_1; break;
-        case T::q6_k: type = T::q8_0; break;
-        default: type = T::iq4_nl; break;
-    }
-    return width % type_info(type).block == 0 ? type : T::f16;
-}
-
 /// The rules, applied to the tensors of a file in order.
 class Rules {
   public:
@@ -119,15 +102,15 @@ class Rules {
         if (one_of(preset_, {P::f32, P::f16, P::bf16})) return standard();
         const bool output = name == "output.weight" || (name == "token_embd.weight" && !has_output_);
         if (preset_ == P::mxfp4_moe) return tensor.dims >= 3 && !output ? T::mxfp4 : T::q8_0;
-        return fallback(output                                                     ? output_type(tensor.width)
-                        : name == "token_embd.weight"                              ? embedding_type()
-                        : value_like(name)                                         ? value_type(value_index_++)
-                        : has(name, "attn_k.weight") || has(name, "attn_q.weight") ? query_key_type()
-                        : has(name, "attn_output.weight")                          ? attention_output_type()
-                        : has(name, "ffn_down")                        ? down_type(block_index(name), down_index_++)
-                        : has(name, "ffn_gate") || has(name, "ffn_up") ? gate_up_type(block_index(name))
-                                                                       : standard(),
-                        tensor.width);
+        return fitting_type(output                                                     ? output_type(tensor.width)
+                            : name == "token_embd.weight"                              ? embedding_type()
+                            : value_like(name)                                         ? value_type(value_index_++)
+                            : has(name, "attn_k.weight") || has(name, "attn_q.weight") ? query_key_type()
+                            : has(name, "attn_output.weight")                          ? attention_output_type()
+                            : has(name, "ffn_down")                        ? down_type(block_index(name), down_index_++)
+                            : has(name, "ffn_gate") || has(name, "ffn_up") ? gate_up_type(block_index(name))
+                                                                           : standard(),
+                            tensor.width);
     }
 
   private:
@@ -236,6 +219,28 @@ class Rules {
 };
 
 }  // namespace
+
+Type fitting_type(Type type, int64_t width) {
+    if (width % type_info(type).block == 0) return type;
+    switch (type) {
+        case T::q2_k:
+        case T::q3_k:
+        case T::q2_0:
+        case T::tq1_0:
+        case T::tq2_0: type = T::q4_0; break;
+        case T::q4_k: type = T::q5_0; break;
+        case T::q5_k: type = T::q5_1; break;
+        case T::q6_k: type = T::q8_0; break;
+        default: type = T::iq4_nl; break;
+    }
+    return width % type_info(type).block == 0 ? type : T::f16;
+}
+
+std::vector<Preset> presets() {
+    std::vector<Preset> all;
+    for (const PresetInfo& info : kPresets) all.push_back(info.preset);
+    return all;
+}
 
 std::optional<Preset> preset_by_name(std::string_view name) {
     const auto same = [](char a, char b) { return std::toupper(static_cast<unsigned char>(a)) == b; };

@@ -57,6 +57,12 @@ enum class Preset : uint32_t {
 std::optional<Preset> preset_by_name(std::string_view name);
 std::string_view preset_name(Preset preset);
 
+/// All of them.
+std::vector<Preset> presets();
+
+/// The type for rows of this width where `type`'s blocks do not divide them: what quantisers fall back to.
+Type fitting_type(Type type, int64_t width);
+
 /// What the rules read of a model.
 struct PresetModel {
     int layers = 0;  // blocks, draft blocks included
