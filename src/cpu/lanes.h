@@ -21,6 +21,7 @@ namespace strata::cpu {
 namespace {
 
 inline constexpr int kLanes = 16;
+inline constexpr float kMinusInfinity = -__builtin_inff();
 
 #if defined(__AVX512F__)
 
@@ -122,6 +123,23 @@ inline void transpose16(Lanes rows[16]) {
         rows[4 + c].v = _mm512_shuffle_f32x4(low1, high1, 0x88);
         rows[12 + c].v = _mm512_shuffle_f32x4(low1, high1, 0xdd);
     }
+}
+
+/// sums[i] = x[i].sum(), all together.
+inline void sum_each(const Lanes (&x)[8], float* sums) {
+    __m512 a[4], b[2];
+    for (int i = 0; i < 4; ++i)  // l and l + 8: two sums of eight lanes
+        a[i] = _mm512_add_ps(_mm512_shuffle_f32x4(x[2 * i].v, x[2 * i + 1].v, 0x44),
+                             _mm512_shuffle_f32x4(x[2 * i].v, x[2 * i + 1].v, 0xee));
+    for (int i = 0; i < 2; ++i)  // l and l + 4: four sums of four lanes
+        b[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x88),
+                             _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0xdd));
+    const __m512d p = _mm512_castps_pd(b[0]), q = _mm512_castps_pd(b[1]);
+    const __m512 c =
+        _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(p, q)), _mm512_castpd_ps(_mm512_unpackhi_pd(p, q)));
+    const __m512 d = _mm512_add_ps(c, _mm512_movehdup_ps(c));  // sum i in lane 4 i, sum 4 + i in lane 4 i + 2
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14, 0, 0, 0, 0, 0, 0, 0, 0);
+    _mm256_storeu_ps(sums, _mm512_castps512_ps256(_mm512_permutexvar_ps(order, d)));
 }
 
 #elif defined(__AVX2__)
@@ -240,6 +258,21 @@ struct Lanes {
         return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
     }
 };
+
+/// sums[i] = x[i].sum(), all together.
+inline void sum_each(const Lanes (&x)[4], float* sums) {
+    __m256 a[4], b[2];
+    for (int i = 0; i < 4; ++i) a[i] = _mm256_add_ps(x[i].a, x[i].b);  // l and l + 8
+    for (int i = 0; i < 2; ++i)                                        // l and l + 4: two sums of four lanes
+        b[i] = _mm256_add_ps(_mm256_permute2f128_ps(a[2 * i], a[2 * i + 1], 0x20),
+                             _mm256_permute2f128_ps(a[2 * i], a[2 * i + 1], 0x31));
+    const __m256d p = _mm256_castps_pd(b[0]), q = _mm256_castps_pd(b[1]);
+    const __m256 c =
+        _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(p, q)), _mm256_castpd_ps(_mm256_unpackhi_pd(p, q)));
+    const __m256 d = _mm256_add_ps(c, _mm256_movehdup_ps(c));  // sums 0, 2, 1, 3 in lanes 0, 2, 4, 6
+    const __m256i order = _mm256_setr_epi32(0, 4, 2, 6, 0, 0, 0, 0);
+    _mm_storeu_ps(sums, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(d, order)));
+}
 
 inline void transpose8(__m256 r[8]) {
     __m256 a[8], b[8];
@@ -396,6 +429,12 @@ inline void transpose16(Lanes rows[16]) {
 }
 
 #endif
+
+/// sums[i] = x[i].sum().
+template <int N>
+inline void sum_each(const Lanes (&x)[N], float* sums) {
+    for (int i = 0; i < N; ++i) sums[i] = x[i].sum();
+}
 
 /// Sum of n products in the order of every reduction over values: lane l adds elements 16 i + l by fma, then the lanes'
 /// tree.

@@ -118,8 +118,6 @@ void merge(SoftmaxSums total, SoftmaxSums part, int width) {
             .store(total.values + i);
 }
 
-inline constexpr float kMinusInfinity = -__builtin_inff();
-
 void clear(SoftmaxSums sums, int width) {
     *sums.largest = kMinusInfinity;
     *sums.sum = 0.0f;

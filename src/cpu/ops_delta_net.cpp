@@ -14,7 +14,9 @@
 namespace strata::cpu {
 namespace {
 
-constexpr int kStateRows = 32;  // rows of a head's state that a task takes through a span
+constexpr int kStateRows = 32;  // rows of a head's state that a task takes through a block
+constexpr int kBlockRows =
+    128;  // rows of a call that go through all steps before the next: what lies between stays in cache
 
 float* floats(std::byte* memory) {
     return reinterpret_cast<float*>(memory);
@@ -47,7 +49,7 @@ struct History {
     }
 };
 
-/// Rows of a call that take the same way through a delta net: everything of a row before and after the recurrence.
+/// A call's way through a delta net: everything of a row before and after the recurrence.
 struct DeltaNet {
     const OpContext& op;
     const DeltaNetSpec& spec;
@@ -55,79 +57,97 @@ struct DeltaNet {
     const Rows &u, &z, &alpha, &beta;
     const Activations& out;
 
-    // [rows of the call] each
-    float* mixed;      // [channels]: queries and keys of unit length, values
-    float* decay;      // [value heads]
-    float* strength;   // [value heads]
-    float* key_query;  // [key heads]: key . query
+    // Of the rows of a block, by head, so that the recurrence reads them one after another.
+    int room;          // rows
+    float* mixed;      // [query heads, key heads, value heads][room][width]: queries and keys of unit length, values
+    float* decay;      // [value heads][room]
+    float* strength;   // [value heads][room]
+    float* key_query;  // [key heads][room]: key . query
 
     int64_t keys() const { return static_cast<int64_t>(spec.key_heads) * spec.width; }
     int64_t values() const { return static_cast<int64_t>(spec.value_heads) * spec.width; }
     int64_t channels() const { return 2 * keys() + values(); }
+    int heads() const { return 2 * spec.key_heads + spec.value_heads; }
     int64_t log_row() const { return keys() + values() + 2 * spec.value_heads; }
 
     History history(const Span& span) const {
         return {floats(span.state->part(spec.history)), channels(), spec.taps - 1};
     }
 
-    /// Convolution, norms and gates of one row; key head h with its query and the value heads h, h + key_heads, ...
-    void mix(const Span& span, int t, int h) const {
-        const OpKernels& k = op.kernels;
-        const int row = span.first + t, d = spec.width;
+    /// Head h of the mixed channels in row i of the block: queries, then keys, then values.
+    float* head(int h, int i) const { return mixed + (static_cast<int64_t>(h) * room + i) * spec.width; }
+    float& of(float* numbers, int h, int i) const { return numbers[static_cast<int64_t>(h) * room + i]; }
+
+    /// Convolution and norms of heads [first, last) of row `start + i` of the span.
+    void mix(const Span& span, int start, int i, int first, int last) const {
+        const int d = spec.width;
         const float* taps[kMaxTaps];
-        history(span).inputs(row_of(u, span.first), u.stride, t, taps);
-        float* to = mixed + row * channels();
-        const auto head = [&](int64_t channel) {
-            const float* shifted[kMaxTaps];
-            for (int j = 0; j < spec.taps; ++j) shifted[j] = taps[j] + channel;
-            k.conv_silu(shifted, conv + channel, channels(), spec.taps, d, to + channel);
-            return to + channel;
-        };
-        float* query = head(static_cast<int64_t>(h) * d);
-        float* key = head(keys() + static_cast<int64_t>(h) * d);
-        for (int v = h; v < spec.value_heads; v += spec.key_heads) head(2 * keys() + static_cast<int64_t>(v) * d);
-        k.unit(query, spec.eps, 1.0f / std::sqrt(static_cast<float>(d)), d);
-        k.unit(key, spec.eps, 1.0f, d);
-        key_query[static_cast<int64_t>(row) * spec.key_heads + h] = k.dot(key, query, d);
-        if (h == 0)
-            k.delta_gates(row_of(alpha, row), row_of(beta, row), spec.decay, spec.dt, spec.value_heads,
-                          decay + static_cast<int64_t>(row) * spec.value_heads,
-                          strength + static_cast<int64_t>(row) * spec.value_heads);
+        history(span).inputs(row_of(u, span.first), u.stride, start + i, taps);
+        for (int j = 0; j < spec.taps; ++j) taps[j] += static_cast<int64_t>(first) * d;
+        for (int h = first; h < last; ++h) {
+            float* to = head(h, i);
+            op.kernels.conv_silu(taps, conv + static_cast<int64_t>(h) * d, channels(), spec.taps, d, to);
+            for (int j = 0; j < spec.taps; ++j) taps[j] += d;
+            if (h < spec.key_heads)
+                op.kernels.unit(to, spec.eps, 1.0f / std::sqrt(static_cast<float>(d)), d);
+            else if (h < 2 * spec.key_heads)
+                op.kernels.unit(to, spec.eps, 1.0f, d);
+        }
     }
 
-    /// Rows [first, first + rows) of value head h through the span.
-    void recur(const Span& span, int h, int first, int rows, float* work) const {
-        const int d = spec.width, key_head = h % spec.key_heads;
-        DeltaRows r;
-        r.rows = rows;
-        r.width = d;
-        r.state = floats(span.state->part(spec.state)) + (static_cast<int64_t>(h) * d + first) * d;
-        r.work = work;
-        if (span.replay > 0) {
-            const float* log = floats(span.state->log(spec.state));
-            r.tokens = span.replay;
-            r.key = log + static_cast<int64_t>(key_head) * d;
-            r.value = log + keys() + static_cast<int64_t>(h) * d + first;
-            r.decay = log + keys() + values() + h;
-            r.strength = r.decay + spec.value_heads;
-            r.key_stride = r.value_stride = r.gate_stride = log_row();
-            op.kernels.delta_rows(r);
+    /// The numbers that each head of that row has. work: 2 * value_heads floats.
+    void mix_numbers(const Span& span, int start, int i, float* work) const {
+        float *decays = work, *strengths = work + spec.value_heads;
+        const int row = span.first + start + i;
+        op.kernels.delta_gates(row_of(alpha, row), row_of(beta, row), spec.decay, spec.dt, spec.value_heads, decays,
+                               strengths);
+        for (int h = 0; h < spec.value_heads; ++h) {
+            of(decay, h, i) = decays[h];
+            of(strength, h, i) = strengths[h];
         }
-        const float* input = mixed + span.first * channels();
-        r.tokens = span.rows;
+        for (int h = 0; h < spec.key_heads; ++h)
+            of(key_query, h, i) = op.kernels.dot(head(spec.key_heads + h, i), head(h, i), spec.width);
+    }
+
+    /// Rows [first, first + rows) of the state of value head h take in what a window kept.
+    void replay(const Span& span, int h, int first, int rows) const {
+        const float* log = floats(span.state->log(spec.state));
+        DeltaRows r = state_rows(span, h, first, rows);
+        r.tokens = span.replay;
+        r.key = log + static_cast<int64_t>(h % spec.key_heads) * spec.width;
+        r.value = log + keys() + static_cast<int64_t>(h) * spec.width + first;
+        r.decay = log + keys() + values() + h;
+        r.strength = r.decay + spec.value_heads;
+        r.key_stride = r.value_stride = r.gate_stride = log_row();
+        op.kernels.delta_rows(r);
+    }
+
+    /// The same rows go through the block: rows [start, start + tokens) of the span. work: as much as they are.
+    void recur(const Span& span, int start, int tokens, int h, int first, int rows, float* work) const {
+        const int key_head = h % spec.key_heads;
+        DeltaRows r = state_rows(span, h, first, rows);
+        r.work = work;
         r.keep = !span.log;
-        r.query = input + static_cast<int64_t>(key_head) * d;
-        r.key = r.query + keys();
-        r.value = input + 2 * keys() + static_cast<int64_t>(h) * d + first;
-        r.key_stride = r.query_stride = r.value_stride = channels();
-        r.decay = decay + static_cast<int64_t>(span.first) * spec.value_heads + h;
-        r.strength = strength + static_cast<int64_t>(span.first) * spec.value_heads + h;
-        r.gate_stride = spec.value_heads;
-        r.key_query = key_query + static_cast<int64_t>(span.first) * spec.key_heads + key_head;
-        r.key_query_stride = spec.key_heads;
-        r.out = row_of(out.values, span.first) + static_cast<int64_t>(h) * d + first;
+        r.tokens = tokens;
+        r.query = head(key_head, 0);
+        r.key = head(spec.key_heads + key_head, 0);
+        r.value = head(2 * spec.key_heads + h, 0) + first;
+        r.key_stride = r.query_stride = r.value_stride = spec.width;
+        r.decay = &of(decay, h, 0);
+        r.strength = &of(strength, h, 0);
+        r.key_query = &of(key_query, key_head, 0);
+        r.gate_stride = r.key_query_stride = 1;
+        r.out = row_of(out.values, span.first + start) + static_cast<int64_t>(h) * spec.width + first;
         r.out_stride = out.values.stride;
         op.kernels.delta_rows(r);
+    }
+
+    DeltaRows state_rows(const Span& span, int h, int first, int rows) const {
+        DeltaRows r;
+        r.rows = rows;
+        r.width = spec.width;
+        r.state = floats(span.state->part(spec.state)) + (static_cast<int64_t>(h) * spec.width + first) * spec.width;
+        return r;
     }
 
     /// Head norm, gate and codes of one row.
@@ -148,11 +168,12 @@ struct DeltaNet {
             std::memcpy(history_log + t * channels(), u.data + row * u.stride,
                         static_cast<size_t>(channels()) * sizeof(float));
             float* to = state_log + t * log_row();
-            const size_t gates = static_cast<size_t>(spec.value_heads) * sizeof(float);
-            std::memcpy(to, mixed + row * channels() + keys(), static_cast<size_t>(keys() + values()) * sizeof(float));
-            to += keys() + values();
-            std::memcpy(to, decay + row * spec.value_heads, gates);
-            std::memcpy(to + spec.value_heads, strength + row * spec.value_heads, gates);
+            for (int h = spec.key_heads; h < heads(); ++h, to += spec.width)
+                std::memcpy(to, head(h, t), static_cast<size_t>(spec.width) * sizeof(float));
+            for (int h = 0; h < spec.value_heads; ++h) {
+                to[h] = of(decay, h, t);
+                to[spec.value_heads + h] = of(strength, h, t);
+            }
         }
     }
 };
@@ -163,32 +184,51 @@ void delta_net(const OpContext& op, const Call& call, const DeltaNetSpec& spec, 
                Rows z, Rows alpha, Rows beta, const Activations& out) {
     Workspace& workspace = op.workspace;
     workspace.reset();
-    const auto rows = static_cast<uint64_t>(call.rows);
-    DeltaNet net{op, spec, conv_by_tap, u, z, alpha, beta, out, nullptr, nullptr, nullptr, nullptr};
+    int room = 1;
+    for (const Span& span : call.spans) room = std::max(room, std::min(span.rows, kBlockRows));
+    DeltaNet net{op, spec, conv_by_tap, u, z, alpha, beta, out, room, nullptr, nullptr, nullptr, nullptr};
+    const auto rows = static_cast<uint64_t>(room), value_heads = static_cast<uint64_t>(spec.value_heads);
     net.mixed = workspace.take<float>(rows * static_cast<uint64_t>(net.channels()));
-    net.decay = workspace.take<float>(rows * static_cast<uint64_t>(spec.value_heads));
-    net.strength = workspace.take<float>(rows * static_cast<uint64_t>(spec.value_heads));
+    net.decay = workspace.take<float>(rows * value_heads);
+    net.strength = workspace.take<float>(rows * value_heads);
     net.key_query = workspace.take<float>(rows * static_cast<uint64_t>(spec.key_heads));
-    const auto state_floats = static_cast<uint64_t>(kStateRows) * static_cast<uint64_t>(spec.width);
-    auto* state_work = workspace.take<float>(static_cast<uint64_t>(op.pool.threads()) * state_floats);
+    // Of each thread: numbers of a row, rows of a state.
+    const uint64_t work_floats =
+        std::max(2 * value_heads, static_cast<uint64_t>(kStateRows) * static_cast<uint64_t>(spec.width));
+    auto* work = workspace.take<float>(static_cast<uint64_t>(op.pool.threads()) * work_floats);
+    const auto work_of = [&](int thread) { return work + static_cast<uint64_t>(thread) * work_floats; };
 
     const int pieces = static_cast<int>(ceil_div(spec.width, kStateRows));
     for (const Span& span : call.spans) {
         const History history = net.history(span);
         if (span.replay > 0)
             history.push(floats(span.state->log(spec.history)), net.channels(), span.replay, 0, net.channels());
-
-        constexpr int kRowsOfTask = 8;
-        const int row_groups = static_cast<int>(ceil_div(span.rows, kRowsOfTask));
-        op.pool.run(row_groups * spec.key_heads, [&](int task, int) {
-            const int first = task / spec.key_heads * kRowsOfTask, h = task % spec.key_heads;
-            for (int t = first; t < std::min(first + kRowsOfTask, span.rows); ++t) net.mix(span, t, h);
-        });
-        op.pool.run(spec.value_heads * pieces, [&](int task, int thread) {
-            const int first = task % pieces * kStateRows;
-            net.recur(span, task / pieces, first, std::min(kStateRows, spec.width - first),
-                      state_work + static_cast<uint64_t>(thread) * state_floats);
-        });
+        for (int start = 0; start == 0 || start < span.rows; start += kBlockRows) {
+            const int tokens = std::min(kBlockRows, span.rows - start);
+            if (tokens < 2 * op.pool.threads()) {  // few rows: heads to threads
+                const int shares = std::min(net.heads(), op.pool.threads() > 1 ? 2 * op.pool.threads() : 1);
+                op.pool.run(tokens * shares, [&](int task, int) {
+                    const int share = task % shares;
+                    net.mix(span, start, task / shares, net.heads() * share / shares,
+                            net.heads() * (share + 1) / shares);
+                });
+                for (int i = 0; i < tokens; ++i) net.mix_numbers(span, start, i, work_of(0));
+            } else {
+                constexpr int kRowsOfTask = 4;
+                op.pool.run(static_cast<int>(ceil_div(tokens, kRowsOfTask)), [&](int task, int thread) {
+                    for (int i = task * kRowsOfTask; i < std::min((task + 1) * kRowsOfTask, tokens); ++i) {
+                        net.mix(span, start, i, 0, net.heads());
+                        net.mix_numbers(span, start, i, work_of(thread));
+                    }
+                });
+            }
+            op.pool.run(spec.value_heads * pieces, [&](int task, int thread) {
+                const int h = task / pieces, first = task % pieces * kStateRows,
+                          count = std::min(kStateRows, spec.width - first);
+                if (start == 0 && span.replay > 0) net.replay(span, h, first, count);
+                net.recur(span, start, tokens, h, first, count, work_of(thread));
+            });
+        }
         if (span.log)
             net.write_log(span);
         else

@@ -32,63 +32,84 @@ void delta_gates(const float* alpha, const float* beta, const float* rate, const
 }
 
 #if defined(__AVX512F__)
-inline constexpr int kDeltaGroup = 8;  // rows that share the loads of key and query
+inline constexpr int kDeltaGroup = 4;
 #else
 inline constexpr int kDeltaGroup = 2;
 #endif
 
-/// One pass over R rows: S = decay S + delta key (where there was a token before), and the products of the result with
-/// the next token's key and query.
-template <int R, bool Update, bool Next>
-inline void delta_pass(float* s, int width, const float* key, float decay, const float* delta, const float* next_key,
-                       const float* next_query, float* key_sums, float* query_sums) {
-    Lanes a[R], b[R];
-    for (int r = 0; r < R; ++r) a[r] = b[r] = Lanes(0.0f);
-    const Lanes d(decay);
-    for (int i = 0; i < width; i += kLanes) {
-        const Lanes k = Update ? Lanes::load(key + i) : d;
-        const Lanes nk = Next ? Lanes::load(next_key + i) : d, nq = Next ? Lanes::load(next_query + i) : d;
-        for (int r = 0; r < R; ++r) {
-            Lanes v = Lanes::load(s + r * width + i);
-            if (Update) {
-                v = lane_fma(Lanes(delta[r]), k, d * v);
-                v.store(s + r * width + i);
-            }
-            if (Next) {
-                a[r] = lane_fma(v, nk, a[r]);
-                b[r] = lane_fma(v, nq, b[r]);
+/// R rows of a state that share the loads of key and query, and their products with the next token's.
+template <int R>
+struct DeltaGroup {
+    float* s;                // [R, width]
+    int first;               // row
+    float sums[2 * R] = {};  // S k, then S q, of each row
+    float delta[R] = {};
+
+    /// One pass over the rows: S = decay S + delta key (Update), then the products with the next key and query (Next).
+    template <bool Update, bool Next>
+    inline void pass(int width, const float* key, float decay, const float* next_key, const float* next_query) {
+        Lanes sum[2 * R];
+#pragma GCC unroll 16
+        for (int r = 0; r < 2 * R; ++r) sum[r] = Lanes(0.0f);
+        const Lanes d(decay);
+        for (int i = 0; i < width; i += kLanes) {
+            const Lanes k = Update ? Lanes::load(key + i) : d;
+            const Lanes nk = Next ? Lanes::load(next_key + i) : d, nq = Next ? Lanes::load(next_query + i) : d;
+#pragma GCC unroll 16
+            for (int r = 0; r < R; ++r) {
+                Lanes v = Lanes::load(s + r * width + i);
+                if (Update) {
+                    v = lane_fma(Lanes(delta[r]), k, d * v);
+                    v.store(s + r * width + i);
+                }
+                if (Next) {
+                    sum[r] = lane_fma(v, nk, sum[r]);
+                    sum[R + r] = lane_fma(v, nq, sum[R + r]);
+                }
             }
         }
+        if (Next) sum_each(sum, sums);
     }
-    if (Next)
-        for (int r = 0; r < R; ++r) {
-            key_sums[r] = a[r].sum();
-            query_sums[r] = b[r].sum();
-        }
-}
+
+    /// What the token adds, and its output, from the products with the state before it.
+    inline void step(const DeltaRows& rows, int t) {
+        const float* value = rows.value + t * rows.value_stride + first;
+        const float decay = rows.decay[t * rows.gate_stride], strength = rows.strength[t * rows.gate_stride];
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) delta[r] = strength * lane_fma(-decay, sums[r], value[r]);
+        if (!rows.out) return;
+        const float kq = rows.key_query[t * rows.key_query_stride];
+        float* out = rows.out + t * rows.out_stride + first;
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) out[r] = lane_fma(delta[r], kq, decay * sums[R + r]);
+    }
+};
 
 /// The one-pass form, both products with the state before the token:
 /// delta = strength (v - decay S k), out = decay S q + delta (k . q), S = decay S + delta k.
-template <int R>
-void delta_group(const DeltaRows& rows, float* s, int first) {
-    float kv[R], qv[R], delta[R];
-    const auto query = [&](int t) {
-        return rows.query ? rows.query + t * rows.query_stride : rows.key + t * rows.key_stride;
-    };
-    delta_pass<R, false, true>(s, rows.width, nullptr, 0.0f, nullptr, rows.key, query(0), kv, qv);
-    for (int t = 0; t < rows.tokens; ++t) {
-        const float *key = rows.key + t * rows.key_stride, *value = rows.value + t * rows.value_stride + first;
-        const float decay = rows.decay[t * rows.gate_stride], strength = rows.strength[t * rows.gate_stride];
-        for (int r = 0; r < R; ++r) delta[r] = strength * lane_fma(-decay, kv[r], value[r]);
-        if (rows.out) {
-            const float kq = rows.key_query[t * rows.key_query_stride];
-            for (int r = 0; r < R; ++r)
-                rows.out[t * rows.out_stride + first + r] = lane_fma(delta[r], kq, decay * qv[r]);
+/// G groups take turns, so that one's pass hides the other's way from sums to delta.
+template <int R, int G>
+void delta_groups(const DeltaRows& rows, float* s, int first) {
+    DeltaGroup<R> groups[G];
+    for (int g = 0; g < G; ++g) {
+        groups[g].s = s + (first + g * R) * rows.width;
+        groups[g].first = first + g * R;
+    }
+    const auto key = [&](int t) { return rows.key + t * rows.key_stride; };
+    const auto query = [&](int t) { return rows.query ? rows.query + t * rows.query_stride : key(t); };
+    for (DeltaGroup<R>& group : groups) group.template pass<false, true>(rows.width, nullptr, 0.0f, key(0), query(0));
+    const int last = rows.tokens - 1;
+    for (int t = 0; t < last; ++t)
+        for (DeltaGroup<R>& group : groups) {
+            group.step(rows, t);
+            group.template pass<true, true>(rows.width, key(t), rows.decay[t * rows.gate_stride], key(t + 1),
+                                            query(t + 1));
         }
-        if (t + 1 < rows.tokens)
-            delta_pass<R, true, true>(s, rows.width, key, decay, delta, key + rows.key_stride, query(t + 1), kv, qv);
-        else if (rows.keep)
-            delta_pass<R, true, false>(s, rows.width, key, decay, delta, nullptr, nullptr, kv, qv);
+    for (DeltaGroup<R>& group : groups) {
+        group.step(rows, last);
+        if (rows.keep)
+            group.template pass<true, false>(rows.width, key(last), rows.decay[last * rows.gate_stride], nullptr,
+                                             nullptr);
     }
 }
 
@@ -100,9 +121,8 @@ void delta_rows(const DeltaRows& rows) {
         s = rows.work;
     }
     int first = 0;
-    for (; first + kDeltaGroup <= rows.rows; first += kDeltaGroup)
-        delta_group<kDeltaGroup>(rows, s + first * rows.width, first);
-    for (; first < rows.rows; ++first) delta_group<1>(rows, s + first * rows.width, first);
+    for (; first + 2 * kDeltaGroup <= rows.rows; first += 2 * kDeltaGroup) delta_groups<kDeltaGroup, 2>(rows, s, first);
+    for (; first < rows.rows; ++first) delta_groups<1, 1>(rows, s, first);
 }
 
 }  // namespace

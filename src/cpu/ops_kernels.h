@@ -50,7 +50,7 @@ struct OpKernels {
     /// Values to a row of a cache: f32, f16 or q8_0 (n a multiple of 32).
     void (*store)(Type type, const float* x, int n, std::byte* to);
 
-    /// spec.used experts of one row. scores: 2 * experts floats of scratch.
+    /// spec.used experts of one row. scores: 3 * experts floats of scratch.
     void (*route)(const float* logits, int experts, const RouteSpec& spec, float* scores, int32_t* chosen,
                   float* weights);
 

@@ -87,10 +87,10 @@ void gather(const OpContext& op, Rows in, std::span<const int32_t> which, Rows o
 void route(const OpContext& op, Rows logits, const RouteSpec& spec, const Routing& out) {
     op.workspace.reset();
     const auto width = static_cast<uint64_t>(logits.width);
-    auto* scores = op.workspace.take<float>(static_cast<uint64_t>(logits.rows) * 2 * width);
+    auto* scores = op.workspace.take<float>(static_cast<uint64_t>(logits.rows) * 3 * width);
     op.for_rows(logits.rows, 16 * logits.width, [&](int row) {
         const int64_t at = static_cast<int64_t>(row) * spec.used;
-        op.kernels.route(row_of(logits, row), logits.width, spec, scores + static_cast<uint64_t>(row) * 2 * width,
+        op.kernels.route(row_of(logits, row), logits.width, spec, scores + static_cast<uint64_t>(row) * 3 * width,
                          out.experts + at, out.weights + at);
     });
 }

@@ -115,17 +115,60 @@ void store_row(Type type, const float* x, int n, std::byte* to) {
     }
 }
 
-/// Scores of all experts, then the choice by rank: the largest key, of equal ones the lowest index.
+/// Lanes of x from i on; minus infinity behind n.
+inline Lanes lanes_or_less(const float* x, int i, int n) {
+    return n - i >= kLanes ? Lanes::load(x + i)
+                           : lane_range(0, n - i, Lanes::load(x + i, n - i), Lanes(kMinusInfinity));
+}
+
+/// The largest of n values that are not NaN.
+inline float largest_of(const float* x, int n) {
+    Lanes largest(kMinusInfinity);
+    for (int i = 0; i < n; i += kLanes) largest = lane_max(lanes_or_less(x, i, n), largest);  // a NaN gives way
+    return largest.max();
+}
+
+/// The indices of the `used` largest of n keys, equal ones in order. Keys that are taken become NaN, which is never
+/// larger; where nothing else is left, the lowest index that is not taken. groups: ceil(n / 16) floats, the largest key
+/// of each sixteen.
+void choose(float* keys, int n, int used, float* groups, int32_t* chosen) {
+    const int count = (n + kLanes - 1) / kLanes;
+    for (int g = 0; g < count; ++g)
+        groups[g] = largest_of(keys + g * kLanes, n - g * kLanes < kLanes ? n - g * kLanes : kLanes);
+    for (int rank = 0; rank < used; ++rank) {
+        int best = 0;
+        for (int g = 1; g < count; ++g)
+            if (groups[g] > groups[best]) best = g;
+        const int end = (best + 1) * kLanes < n ? (best + 1) * kLanes : n;
+        int e = best * kLanes;
+        while (e < end && !(keys[e] == groups[best])) ++e;
+        if (e == end) {
+            const auto taken = [&](int candidate) {
+                for (int r = 0; r < rank; ++r)
+                    if (chosen[r] == candidate) return true;
+                return false;
+            };
+            for (e = 0; taken(e);) ++e;
+        }
+        chosen[rank] = e;
+        keys[e] = __builtin_nanf("");
+        const int group = e / kLanes * kLanes;
+        groups[e / kLanes] = largest_of(keys + group, n - group < kLanes ? n - group : kLanes);
+    }
+}
+
+/// Scores of all experts, then the choice by rank. scores: 3 * experts floats of scratch.
 void route(const float* logits, int experts, const RouteSpec& spec, float* scores, int32_t* chosen, float* weights) {
     if (spec.score == RouteSpec::Score::sigmoid) {
         map_row(logits, scores, experts, [](Lanes z, int, int) { return sigmoid(z); });
     } else {
-        float largest = logits[0];
-        for (int e = 1; e < experts; ++e) largest = logits[e] > largest ? logits[e] : largest;
-        map_row(logits, scores, experts, [&](Lanes z, int, int) { return exp_fixed(z - Lanes(largest)); });
+        const Lanes largest(largest_of(logits, experts));
         Lanes sum(0.0f);
-        for (int e = 0; e < experts; e += kLanes)
-            sum = sum + Lanes::load(scores + e, experts - e < kLanes ? experts - e : kLanes);
+        map_row(logits, scores, experts, [&](Lanes z, int, int count) {
+            const Lanes e = exp_fixed(z - largest);
+            sum = sum + lane_range(0, count, e, Lanes(0.0f));
+            return e;
+        });
         const Lanes total(sum.sum());
         map_row(scores, scores, experts, [&](Lanes s, int, int) { return s / total; });
     }
@@ -133,16 +176,10 @@ void route(const float* logits, int experts, const RouteSpec& spec, float* score
     float* keys = scores + experts;
     const float* base = spec.bias_on_logit ? logits : scores;
     for (int e = 0; e < experts; ++e) keys[e] = spec.bias ? base[e] + spec.bias[e] : base[e];
+    choose(keys, experts, spec.used, keys + experts, chosen);
     float sum = 0.0f;
     for (int rank = 0; rank < spec.used; ++rank) {
-        int best = -1;
-        for (int e = 0; e < experts; ++e) {
-            bool taken = false;
-            for (int r = 0; r < rank; ++r) taken = taken || chosen[r] == e;
-            if (!taken && (best < 0 || keys[e] > keys[best])) best = e;
-        }
-        chosen[rank] = best;
-        weights[rank] = scores[best];
+        weights[rank] = scores[chosen[rank]];
         sum += weights[rank];
     }
     const float divisor = sum > 0x1p-14f ? sum : 0x1p-14f;
