@@ -141,6 +141,8 @@ Result<std::byte*> CpuDevice::allocate(uint64_t bytes, const char* what) {
     if (memory == MAP_FAILED)
         return device_error("no memory for " + std::string(what) + " (" + std::to_string(bytes >> 20) +
                             " MiB): " + std::strerror(errno) + "; use a shorter context or fewer conversations");
+    constexpr uint64_t kHugeWorthwhile = uint64_t{16} << 20;  // less than an eighth is wasted at a 2 MB page's end
+    if (size >= kHugeWorthwhile) madvise(memory, size, MADV_HUGEPAGE);
     allocations_[static_cast<std::byte*>(memory)] = size;
     return static_cast<std::byte*>(memory);
 }

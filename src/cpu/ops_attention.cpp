@@ -14,8 +14,8 @@
 namespace strata::cpu {
 namespace {
 
-constexpr int kBlockTarget = 128;            // query heads of a block
-constexpr int64_t kBlockValues = 128 * 256;  // and their values: sums must stay in the second cache
+constexpr int kBlockTarget = 256;            // query heads of a block
+constexpr int64_t kBlockValues = 256 * 256;  // and their values: sums must stay in the second cache
 constexpr int64_t kMaxPartials = 16 << 20;   // floats of chunk sums kept for merging; a longer call is not cut
 
 struct Block {
@@ -58,7 +58,8 @@ struct Attention {
         const PartSpec& part = span.state->layout().parts[static_cast<size_t>(id)];
         const auto head_bytes = row_bytes(part.type, static_cast<uint64_t>(q.width));
         return {part.type, span.state->part(id) + static_cast<uint64_t>(kv_head) * head_bytes,
-                static_cast<int64_t>(part.row_bytes()), part.kind == PartSpec::Kind::ring ? part.capacity : 0};
+                static_cast<int64_t>(part.row_bytes()), static_cast<int64_t>(head_bytes),
+                part.kind == PartSpec::Kind::ring ? part.capacity : 0};
     }
 
     int queries(const Block& block) const { return block.rows * group; }

@@ -14,26 +14,25 @@ inline constexpr int kPanel = 64;     // values of a head that are multiplied to
 /// Chunks end at multiples of 256 rows up to row 8,192, then of 1,024: partial sums are merged there, so that an answer
 /// can be split over threads and has the bits of a prompt.
 inline constexpr int64_t kShortChunk = 256, kLongChunk = 1024, kShortChunksEnd = 8192;
-inline constexpr bool is_chunk_border(int64_t row) {
+static constexpr bool is_chunk_border(int64_t row) {
     return row % (row <= kShortChunksEnd ? kShortChunk : kLongChunk) == 0;
 }
-inline constexpr int64_t chunk_of(int64_t row) {
+static constexpr int64_t chunk_of(int64_t row) {
     return row < kShortChunksEnd ? row / kShortChunk
                                  : kShortChunksEnd / kShortChunk + (row - kShortChunksEnd) / kLongChunk;
 }
-inline constexpr int64_t chunk_start(int64_t chunk) {
+static constexpr int64_t chunk_start(int64_t chunk) {
     constexpr int64_t short_chunks = kShortChunksEnd / kShortChunk;
     return chunk < short_chunks ? chunk * kShortChunk : kShortChunksEnd + (chunk - short_chunks) * kLongChunk;
 }
 
-/// One head of a cache part.
+/// One head of a cache part. Row p lies in slot p % ring, or p where ring is 0.
 struct CacheRows {
     Type type = Type::f32;
     const std::byte* data = nullptr;  // the head's values of slot 0
-    int64_t row_bytes = 0;
-    int64_t ring = 0;  // row p lies in slot p % ring; 0: in slot p
-
-    const std::byte* row(int64_t p) const { return data + (ring ? p % ring : p) * row_bytes; }
+    int64_t row_bytes = 0;            // from slot to slot
+    int64_t head_bytes = 0;           // of the head
+    int64_t ring = 0;
 };
 
 /// A softmax under way: largest score, sum of e^(score - largest), and the same sum with each value row as factor.

@@ -60,48 +60,87 @@ void multiply_tile(int queries, int columns, const float* a, int64_t a_stride, c
     }
 }
 
-/// Sixteen values of a cache row from value i on; n < 16 of them: zeros after.
-inline Lanes cache_values(Type type, const std::byte* row, int i, int n) {
-    if (type == Type::f16) {
-        const auto* p = reinterpret_cast<const uint16_t*>(row) + i;
-        if (n >= kLanes) return Lanes::load_f16(p);
-        uint16_t part[kLanes] = {};
-        std::memcpy(part, p, static_cast<size_t>(n) * 2);
-        return Lanes::load_f16(part);
-    }
-    if (type == Type::q8_0) {
-        const std::byte* block = row + i / 32 * 34;
-        uint16_t d;
-        std::memcpy(&d, block, 2);
-        return Lanes::load_i8(reinterpret_cast<const int8_t*>(block + 2) + i % 32) * Lanes(float_from_f16(d));
-    }
-    const auto* p = reinterpret_cast<const float*>(row) + i;
-    return n >= kLanes ? Lanes::load(p) : Lanes::load(p, n);
+inline const std::byte* cache_row(const CacheRows& cache, int64_t p) {
+    return cache.data + (cache.ring ? p % cache.ring : p) * cache.row_bytes;
 }
 
-/// Rows [first, last) of the tile that starts at `tile`, transposed: out[value][row of the tile]; other rows of a group
-/// of sixteen zero.
-void decode_keys(const CacheRows& cache, int width, int64_t tile, int first, int last, float* out) {
-    for (int group = first / kLanes * kLanes; group < last; group += kLanes) {
-        const std::byte* row[kLanes];
-        for (int r = 0; r < kLanes; ++r)
-            row[r] = group + r >= first && group + r < last ? cache.row(tile + group + r) : nullptr;
-        for (int i = 0; i < width; i += kLanes) {
-            Lanes lanes[kLanes];
-            for (int r = 0; r < kLanes; ++r)
-                lanes[r] = row[r] ? cache_values(cache.type, row[r], i, width - i) : Lanes(0.0f);
-            transpose16(lanes);
-            for (int r = 0; r < kLanes; ++r) lanes[r].store(out + (i + r) * kTileRows + group);
+/// Reads the values of a head out of cache rows of one type.
+template <Type type>
+struct CacheReader {
+    /// Sixteen values from value i on; where the head ends before, zeros after it.
+    static Lanes values(const std::byte* row, int i, int width) {
+        const int n = width - i;
+        if constexpr (type == Type::f16) {
+            const auto* p = reinterpret_cast<const uint16_t*>(row) + i;
+            if (n >= kLanes) return Lanes::load_f16(p);
+            uint16_t part[kLanes] = {};
+            std::memcpy(part, p, static_cast<size_t>(n) * 2);
+            return Lanes::load_f16(part);
+        } else if constexpr (type == Type::q8_0) {
+            const std::byte* block = row + i / 32 * 34;
+            uint16_t d;
+            std::memcpy(&d, block, 2);
+            return Lanes::load_i8(reinterpret_cast<const int8_t*>(block + 2) + i % 32) * Lanes(float_from_f16(d));
+        } else {
+            const auto* p = reinterpret_cast<const float*>(row) + i;
+            return n >= kLanes ? Lanes::load(p) : Lanes::load(p, n);
         }
     }
+
+    /// Rows [first, last) of the tile that starts at `tile`, transposed: out[value][row of the tile]. Other rows of a
+    /// group of sixteen are zero.
+    static void keys(const CacheRows& cache, int width, int64_t tile, int first, int last, float* out) {
+        for (int group = first / kLanes * kLanes; group < last; group += kLanes) {
+            const std::byte* row[kLanes];
+            for (int r = 0; r < kLanes; ++r)
+                row[r] = group + r >= first && group + r < last ? cache_row(cache, tile + group + r) : nullptr;
+            for (int i = 0; i < width; i += kLanes) {
+                Lanes lanes[kLanes];
+                if (group >= first && group + kLanes <= last)
+                    for (int r = 0; r < kLanes; ++r) lanes[r] = values(row[r], i, width);
+                else
+                    for (int r = 0; r < kLanes; ++r) lanes[r] = row[r] ? values(row[r], i, width) : Lanes(0.0f);
+                transpose16(lanes);
+                for (int r = 0; r < kLanes; ++r) lanes[r].store(out + (i + r) * kTileRows + group);
+            }
+        }
+    }
+
+    /// Rows [first, last) of a tile as they are, in panels of 64 values: out[panel][row of the tile][value].
+    static void panels(const CacheRows& cache, int width, int64_t tile, int first, int last, float* out) {
+        for (int r = first; r < last; ++r) {
+            const std::byte* row = cache_row(cache, tile + r);
+            for (int panel = 0; panel < width; panel += kPanel) {
+                float* to = out + (panel / kPanel * kTileRows + r) * kPanel;
+                for (int i = panel; i < panel + kPanel && i < width; i += kLanes)
+                    values(row, i, width).store(to + i - panel);
+            }
+        }
+    }
+};
+
+void decode_keys(const CacheRows& cache, int width, int64_t tile, int first, int last, float* out) {
+    switch (cache.type) {
+        case Type::f16: return CacheReader<Type::f16>::keys(cache, width, tile, first, last, out);
+        case Type::q8_0: return CacheReader<Type::q8_0>::keys(cache, width, tile, first, last, out);
+        default: return CacheReader<Type::f32>::keys(cache, width, tile, first, last, out);
+    }
 }
 
-/// Rows [first, last) of a tile as they are, in panels of 64 values: out[panel][row of the tile][value].
 void decode_values(const CacheRows& cache, int width, int64_t tile, int first, int last, float* out) {
+    switch (cache.type) {
+        case Type::f16: return CacheReader<Type::f16>::panels(cache, width, tile, first, last, out);
+        case Type::q8_0: return CacheReader<Type::q8_0>::panels(cache, width, tile, first, last, out);
+        default: return CacheReader<Type::f32>::panels(cache, width, tile, first, last, out);
+    }
+}
+
+/// Asks for rows [first, last) of a tile ahead of their decoding: a head's rows lie apart, which hardware does not
+/// foresee.
+void prefetch_rows(const CacheRows& cache, int64_t tile, int first, int last) {
     for (int r = first; r < last; ++r) {
-        const std::byte* row = cache.row(tile + r);
-        for (int i = 0; i < width; i += kLanes)
-            cache_values(cache.type, row, i, width - i).store(out + (i / kPanel * kTileRows + r) * kPanel + i % kPanel);
+        const std::byte* row = cache_row(cache, tile + r);
+        for (int64_t at = 0; at < cache.head_bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
     }
 }
 
@@ -166,13 +205,22 @@ void attend(const AttentionBlock& block) {
             return static_cast<int>(row < tile ? 0 : row > tile + kTileRows ? kTileRows : row - tile);
         };
         const int first = inside(block.first), last = inside(block.last);
-        decode_keys(block.keys, block.width, tile, first, last, work.keys);
-        decode_values(block.cached_values, block.width, tile, first, last, work.tile_values);
+        const int64_t next = tile + kTileRows;
+        const int next_rows = next >= block.last              ? 0
+                              : block.last - next < kTileRows ? static_cast<int>(block.last - next)
+                                                              : kTileRows;
+        const int panels = (width + kPanel - 1) / kPanel;
 
+        // Each product is cut into panels of 64 values, whose operand stays in the first cache for all queries. Between
+        // them the rows that are decoded next are asked for, a share at a time.
+        decode_keys(block.keys, block.width, tile, first, last, work.keys);
         std::memset(work.scores, 0, static_cast<size_t>(block.queries) * kTileRows * sizeof(float));
-        for (int i = 0; i < width; i += kPanel)  // a panel of keys stays in the first cache for all queries
+        for (int panel = 0, i = 0; panel < panels; ++panel, i += kPanel) {
+            prefetch_rows(block.cached_values, tile, first + (last - first) * panel / panels,
+                          first + (last - first) * (panel + 1) / panels);
             multiply_tile(block.queries, kTileRows, block.query + i, width, work.keys + i * kTileRows, kTileRows,
                           work.scores, kTileRows, width - i < kPanel ? width - i : kPanel);
+        }
         for (int q = 0; q < block.queries; ++q) {
             const int from = inside(block.from[q]), to = inside(block.to[q]);
             if (from < to)
@@ -180,12 +228,14 @@ void attend(const AttentionBlock& block) {
             else
                 std::memset(work.scores + q * kTileRows, 0, kTileRows * sizeof(float));
         }
-        for (int i = 0; i < width; i += kPanel)
+        decode_values(block.cached_values, block.width, tile, first, last, work.tile_values);
+        for (int panel = 0, i = 0; panel < panels; ++panel, i += kPanel) {
+            prefetch_rows(block.keys, next, next_rows * panel / panels, next_rows * (panel + 1) / panels);
             multiply_tile(block.queries, width - i < kPanel ? width - i : kPanel, work.scores + first, kTileRows,
-                          work.tile_values + (i / kPanel * kTileRows + first) * kPanel, kPanel, work.values + i, width,
+                          work.tile_values + (panel * kTileRows + first) * kPanel, kPanel, work.values + i, width,
                           last - first);
+        }
 
-        const int64_t next = tile + kTileRows;
         if (next >= block.last || is_chunk_border(next))
             for (int q = 0; q < block.queries; ++q) {
                 merge(total(q), chunk(q), width);
