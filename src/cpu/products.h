@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "cpu/ops_kernels.h"
 #include "cpu/products_kernels.h"
 #include "cpu/products_tile.h"
 #include "cpu/simd.h"
@@ -24,7 +25,8 @@ namespace strata::cpu {
 /// matrices (F32, F16, BF16) their values; only the form that is needed is read.
 class Products {
   public:
-    Products(ThreadPool& pool, Simd simd) : pool_(pool), kernels_(product_kernels(simd)) {}
+    Products(ThreadPool& pool, Simd simd)
+        : pool_(pool), kernels_(product_kernels(simd)), quantise_(op_kernels(simd).quantise) {}
 
     /// out = matrix . x for every product.
     void matmul(const Activations& x, std::span<const Product> products);
@@ -59,6 +61,7 @@ class Products {
 
     ThreadPool& pool_;
     const ProductKernels& kernels_;
+    decltype(OpKernels::quantise) quantise_;
     struct Free {
         void operator()(std::byte* memory) const;
     };

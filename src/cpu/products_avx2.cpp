@@ -1,6 +1,10 @@
-#include "cpu/products_kernels.h"
+#include "cpu/products_table.inc.h"
+
 namespace strata::cpu {
+
 const ProductKernels& avx2_product_kernels() {
-    return scalar_product_kernels();
+    static const ProductKernels table = make_table();
+    return table;
 }
+
 }  // namespace strata::cpu

@@ -40,6 +40,7 @@ struct Products::ExpertCall {
     int32_t* slot_of = nullptr;  // [rows, used]
     int32_t* row_of = nullptr;   // [pairs], by slot
 
+    decltype(OpKernels::quantise) quantise = nullptr;
     TileScratch* scratch = nullptr;  // [threads]
     float* sums = nullptr;           // [threads][sums_per_thread]
     uint64_t sums_per_thread = 0;
@@ -50,8 +51,10 @@ struct Products::ExpertCall {
 
 namespace {
 
+using QuantiseFunction = decltype(OpKernels::quantise);
+
 /// Writes a block of h for column c: its codes, interleaved with its group's, and its values where down reads them.
-void store_hidden(const ProductKernels& kernels, const Columns& h, int c, int block, const float* values) {
+void store_hidden(QuantiseFunction quantise, const Columns& h, int c, int block, const float* values) {
     if (h.values) {
         const auto at = static_cast<int64_t>(h.index ? h.index[c] : c) * h.stride + block * 32;
         std::copy_n(values, 32, const_cast<float*>(h.values) + at);
@@ -60,7 +63,7 @@ void store_hidden(const ProductKernels& kernels, const Columns& h, int c, int bl
     int8_t codes[32];
     int16_t half_sums[2];
     float scale;
-    kernels.quantise_block(values, codes, &scale, half_sums);
+    quantise(values, 32, codes, &scale, half_sums);
     const int group = c / kGroupColumns, n = h.group_size(group), place = c % kGroupColumns;
     const int64_t at = static_cast<int64_t>(group) * kGroupColumns * h.width;
     for (int quad = 0; quad < 8; ++quad)
@@ -85,7 +88,7 @@ void Products::ExpertCall::make_hidden(const ProductKernels& kernels, const Tile
         for (int c = 0; c < unit.count; ++c) {
             alignas(64) float h[kTileRows];
             kernels.gated(unit.gate_function, gate + c * kTileRows, up + c * kTileRows, h);
-            store_hidden(kernels, unit.h, c, t, h);
+            store_hidden(quantise, unit.h, c, t, h);
         }
     }
 }
@@ -124,6 +127,7 @@ void Products::experts(const ExpertSet& set, const Activations& x, const Routing
                        Rows out, bool add) {
     ExpertCall call{x, routing, shared, out, add};
     call.rows = out.rows;
+    call.quantise = quantise_;
     if (call.rows == 0) return;
     const int pairs = call.rows * routing.used;
     const bool has_shared = static_cast<bool>(shared.gate);

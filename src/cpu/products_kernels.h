@@ -88,8 +88,6 @@ struct ProductKernels {
     std::array<MultiplyFloatFunction, kGroupColumns> multiply_float;
     /// h = function(gate) * up, 32 values.
     void (*gated)(Gate function, const float* gate, const float* up, float* h);
-    /// A8 of 32 values (quant/activations.h).
-    void (*quantise_block)(const float* x, int8_t* codes, float* scale, int16_t* half_sums);
     /// sum = fma(weight, y, sum), 32 values.
     void (*add_weighted)(float weight, const float* y, float* sum);
 

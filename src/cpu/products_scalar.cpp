@@ -6,7 +6,6 @@
 
 #include "cpu/products_generic.h"
 #include "cpu/products_kernels.h"
-#include "quant/activations.h"
 #include "quant/math.h"
 
 namespace strata::cpu {
@@ -86,10 +85,6 @@ void gated(Gate function, const float* gate, const float* up, float* h) {
     for (int i = 0; i < 32; ++i) h[i] = (function == Gate::silu ? silu(gate[i]) : gelu(gate[i])) * up[i];
 }
 
-void quantise_block(const float* x, int8_t* codes, float* scale, int16_t* half_sums) {
-    quantise_a8(x, 32, codes, scale, half_sums);
-}
-
 void add_weighted(float weight, const float* y, float* sum) {
     for (int i = 0; i < 32; ++i) sum[i] = std::fma(weight, y[i], sum[i]);
 }
@@ -110,7 +105,6 @@ const ProductKernels& scalar_product_kernels() {
         }
         kernels.multiply_float = {multiply_float<1>, multiply_float<2>, multiply_float<3>, multiply_float<4>};
         kernels.gated = gated;
-        kernels.quantise_block = quantise_block;
         kernels.add_weighted = add_weighted;
         return kernels;
     }();

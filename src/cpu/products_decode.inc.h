@@ -1,0 +1,374 @@
+// Decoders: a segment of a tile from file blocks to a panel, written once for all instruction sets. Fields of 16 or 8
+// rows are transposed as they are, still packed; unpacking then works on all rows at once, and scales come out one row
+// a lane. Layouts: quant/canonical.cpp says the same for one block at a time. Names of packing orders:
+// docs/quantising.md.
+
+#include "cpu/products_kernels.h"
+#include "cpu/products_lanes.h"
+
+namespace strata::cpu {
+namespace {
+
+/// The part of a panel that one pass fills: kVector of its rows.
+struct PanelRows {
+    Panel& panel;
+    int row;
+
+    void codes(int block, int quad, Ints v) const { store_ints(panel.codes[8 * block + quad][row], v); }
+    void scale(int block, Floats v) const { store_floats(panel.scale[block] + row, v); }
+    void minimum(int block, Floats v) const { store_floats(panel.minimum[block] + row, v); }
+    void half_scale(int block, int half, Floats v) const { store_floats(panel.half_scale[block][half] + row, v); }
+    void half_minimum(int block, int half, Floats v) const { store_floats(panel.half_minimum[block][half] + row, v); }
+};
+
+/// How decoders put codes of a type: CodeForm of products_multiply.inc.h.
+template <Type type>
+constexpr CodeForm code_form() {
+    constexpr bool kWide = kVector == 16;  // any unsigned byte will do
+    constexpr CodeForm kAnyByte = kWide ? CodeForm{128, 255} : CodeForm{0, 128};
+    switch (type) {
+        case Type::q4_0: return {8, 15};
+        case Type::q5_0: return {16, 31};
+        case Type::q4_1:
+        case Type::q4_k: return {0, 15};
+        case Type::q5_1:
+        case Type::q5_k: return {0, 31};
+        case Type::q2_k: return {0, 3};
+        case Type::q3_k: return {4, 7};
+        case Type::q6_k: return {32, 63};
+        case Type::mxfp4: return {12, 24};
+        default: return kAnyByte;
+    }
+}
+
+inline Ints nibbles(Ints v) {
+    return v & all_bytes(15);
+}
+inline Ints high_nibbles(Ints v) {
+    return right<4>(v) & all_bytes(15);
+}
+
+/// f(constant 0) .. f(constant n - 1).
+template <int n, class F>
+inline void repeat(const F& f) {
+    [&]<int... i>(std::integer_sequence<int, i...>) {
+        (f(std::integral_constant<int, i>{}), ...);
+    }
+    (std::make_integer_sequence<int, n>{});
+}
+
+// ---- blocks of 32
+
+/// 32 nibbles in 16 bytes, low ones first (SPLIT32), each put through map.
+template <class Map>
+void split32(const std::byte* const* rows, int at, int block, const PanelRows& out, const Map& map) {
+    Ints words[4];
+    load_words(rows, at, words);
+    for (int i = 0; i < 4; ++i) {
+        out.codes(block, i, map(nibbles(words[i])));
+        out.codes(block, 4 + i, map(high_nibbles(words[i])));
+    }
+}
+
+inline Ints same(Ints v) {
+    return v;
+}
+
+/// Table of 16 values, as codes of the type.
+template <Type type>
+Ints code_table(const std::array<int8_t, 16>& values) {
+    int8_t codes[16];
+    for (int i = 0; i < 16; ++i)
+        codes[i] = static_cast<int8_t>(values[static_cast<size_t>(i)] + code_form<type>().offset);
+    return all_parts(codes);
+}
+
+template <Type type>
+void decode_block32(const std::byte* const* rows, int at, int block, const PanelRows& out) {
+    if constexpr (type == Type::q8_0) {
+        out.scale(block, load_half(rows, at));
+        for (int half = 0; half < 2; ++half) {
+            Ints words[4];
+            load_words(rows, at + 2 + 16 * half, words);
+            for (int i = 0; i < 4; ++i) out.codes(block, 4 * half + i, words[i] ^ all_bytes(code_form<type>().offset));
+        }
+    } else if constexpr (type == Type::q4_0) {
+        out.scale(block, load_half(rows, at));
+        split32(rows, at + 2, block, out, same);
+    } else if constexpr (type == Type::iq4_nl) {
+        const Ints table = code_table<type>(kValuesNl);
+        out.scale(block, load_half(rows, at));
+        split32(rows, at + 2, block, out, [&](Ints v) { return look_up(table, v); });
+    } else if constexpr (type == Type::mxfp4) {
+        const Ints table = code_table<type>(kValuesE2m1);
+        out.scale(block, floats_of_bits(lanes_from(
+                             [&](int l) { return float_bits(mxfp4_scale(static_cast<uint8_t>(rows[l][at]))); })));
+        split32(rows, at + 1, block, out, [&](Ints v) { return look_up(table, v); });
+    } else if constexpr (type == Type::q4_1) {
+        const Ints head = load_word(rows, at);  // d, m
+        out.scale(block, low_halves(head));
+        out.minimum(block, subtract(all_floats(0), low_halves(right<16>(head))));
+        split32(rows, at + 4, block, out, same);
+    } else {  // q5_0, q5_1
+        constexpr int kHead = type == Type::q5_0 ? 2 : 4;
+        if constexpr (type == Type::q5_0) {
+            out.scale(block, load_half(rows, at));
+        } else {
+            const Ints head = load_word(rows, at);
+            out.scale(block, low_halves(head));
+            out.minimum(block, subtract(all_floats(0), low_halves(right<16>(head))));
+        }
+        const Ints fifth = load_word(rows, at + kHead);
+        Ints words[4];
+        load_words(rows, at + kHead + 4, words);
+        repeat<4>([&](auto i) {
+            out.codes(block, i, nibbles(words[i]) | spread_bits<i, 4>(fifth));
+            out.codes(block, 4 + i, high_nibbles(words[i]) | spread_bits<4 + i, 4>(fifth));
+        });
+    }
+}
+
+// ---- super-blocks of 256
+
+/// d, dmin and the 6-bit scales and minima of Q4_K and Q5_K.
+inline void decode_k_scales(const std::byte* const* rows, const PanelRows& out) {
+    Ints head[4];  // d and dmin; scales; minima; the rest
+    load_words(rows, 0, head);
+    const Floats d = low_halves(head[0]), dmin = low_halves(right<16>(head[0]));
+    const Ints s[2] = {head[1] & all_bytes(63), nibbles(head[3]) | (right<2>(head[1]) & all_bytes(0x30))};
+    const Ints mu[2] = {head[2] & all_bytes(63), high_nibbles(head[3]) | (right<2>(head[2]) & all_bytes(0x30))};
+    repeat<8>([&](auto b) {
+        out.scale(b, multiply(d, to_floats(byte_of<b % 4>(s[b / 4]))));
+        out.minimum(b, multiply(dmin, to_floats(byte_of<b % 4>(mu[b / 4]))));
+    });
+}
+
+inline void decode_q4_k(const std::byte* const* rows, const PanelRows& out) {
+    decode_k_scales(rows, out);
+    for (int run = 0; run < 4; ++run)  // RUN64: 32 bytes hold an even block low, the next one high
+        for (int half = 0; half < 2; ++half) {
+            Ints words[4];
+            load_words(rows, 16 + 32 * run + 16 * half, words);
+            for (int i = 0; i < 4; ++i) {
+                out.codes(2 * run, 4 * half + i, nibbles(words[i]));
+                out.codes(2 * run + 1, 4 * half + i, high_nibbles(words[i]));
+            }
+        }
+}
+
+/// Bit `bit` of every byte, as the bit `place`.
+template <int bit, int place>
+Ints move_bit(Ints v) {
+    return right<bit - place>(v) & all_bytes(1 << place);
+}
+
+inline void decode_q5_k(const std::byte* const* rows, const PanelRows& out) {
+    decode_k_scales(rows, out);
+    for (int half = 0; half < 2; ++half) {
+        Ints fifth[4];  // BITS256: bit b of a byte belongs to block b
+        load_words(rows, 16 + 16 * half, fifth);
+        repeat<4>([&](auto run) {
+            Ints words[4];
+            load_words(rows, 48 + 32 * run + 16 * half, words);
+            for (int i = 0; i < 4; ++i) {
+                out.codes(2 * run, 4 * half + i, nibbles(words[i]) | move_bit<2 * run, 4>(fifth[i]));
+                out.codes(2 * run + 1, 4 * half + i, high_nibbles(words[i]) | move_bit<2 * run + 1, 4>(fifth[i]));
+            }
+        });
+    }
+}
+
+inline void decode_q6_k(const std::byte* const* rows, const PanelRows& out) {
+    Ints s[4];
+    load_words(rows, 192, s);
+    const Floats d = load_half(rows, 208);
+    repeat<8>([&](auto b) {
+        out.scale(b, d);
+        repeat<2>([&](auto half) { out.half_scale(b, half, to_floats(signed_byte<(2 * b + half) % 4>(s[b / 2]))); });
+    });
+    for (int run = 0; run < 2; ++run)  // 128 values: 64 bytes of nibbles (RUN128N), 32 of bit pairs (RUN128C)
+        for (int half = 0; half < 2; ++half) {
+            Ints first[4], second[4], two[4];
+            load_words(rows, 64 * run + 16 * half, first);
+            load_words(rows, 64 * run + 32 + 16 * half, second);
+            load_words(rows, 128 + 32 * run + 16 * half, two);
+            for (int i = 0; i < 4; ++i) {
+                const int quad = 4 * half + i;
+                const Ints high = all_bytes(0x30);
+                out.codes(4 * run, quad, nibbles(first[i]) | (right<-4>(two[i]) & high));
+                out.codes(4 * run + 1, quad, nibbles(second[i]) | (right<-2>(two[i]) & high));
+                out.codes(4 * run + 2, quad, high_nibbles(first[i]) | (two[i] & high));
+                out.codes(4 * run + 3, quad, high_nibbles(second[i]) | (right<2>(two[i]) & high));
+            }
+        }
+}
+
+inline void decode_q2_k(const std::byte* const* rows, const PanelRows& out) {
+    Ints pairs[4];
+    load_words(rows, 0, pairs);
+    const Ints head = load_word(rows, 80);
+    const Floats d = low_halves(head), dmin = low_halves(right<16>(head));
+    repeat<8>([&](auto b) {
+        out.scale(b, d);
+        out.minimum(b, dmin);
+        repeat<2>([&](auto half) {
+            const Ints pair = byte_of<(2 * b + half) % 4>(pairs[b / 2]);
+            out.half_scale(b, half, to_floats(pair & all_words(15)));
+            out.half_minimum(b, half, to_floats(right<4>(pair)));
+        });
+    });
+    for (int run = 0; run < 2; ++run)
+        for (int half = 0; half < 2; ++half) {
+            Ints words[4];
+            load_words(rows, 16 + 32 * run + 16 * half, words);
+            for (int i = 0; i < 4; ++i)
+                repeat<4>([&](auto p) { out.codes(4 * run + p, 4 * half + i, right<2 * p>(words[i]) & all_bytes(3)); });
+        }
+}
+
+inline void decode_q3_k(const std::byte* const* rows, const PanelRows& out) {
+    Ints a[4];  // the twelve bytes of scales in words 1 .. 3
+    load_words(rows, 92, a);
+    const Floats d = load_half(rows, 108);
+    const Ints high = all_bytes(0x30);
+    const Ints s[4] = {nibbles(a[1]) | (right<-4>(a[3]) & high), nibbles(a[2]) | (right<-2>(a[3]) & high),
+                       high_nibbles(a[1]) | (a[3] & high), high_nibbles(a[2]) | (right<2>(a[3]) & high)};
+    repeat<8>([&](auto b) {
+        out.scale(b, d);
+        repeat<2>([&](auto half) {
+            out.half_scale(b, half, to_floats(subtract(byte_of<(2 * b + half) % 4>(s[b / 2]), all_words(32))));
+        });
+    });
+    for (int half = 0; half < 2; ++half) {
+        Ints third[4];  // BITS256
+        load_words(rows, 16 * half, third);
+        repeat<2>([&](auto run) {
+            Ints words[4];
+            load_words(rows, 32 + 32 * run + 16 * half, words);
+            for (int i = 0; i < 4; ++i)
+                repeat<4>([&](auto p) {
+                    out.codes(4 * run + p, 4 * half + i,
+                              (right<2 * p>(words[i]) & all_bytes(3)) | move_bit<4 * run + p, 2>(third[i]));
+                });
+        });
+    }
+}
+
+inline void decode_iq4_xs(const std::byte* const* rows, const PanelRows& out) {
+    const Ints table = code_table<Type::iq4_xs>(kValuesNl);
+    const Ints head = load_word(rows, 0), low = load_word(rows, 4);  // d, two high bits of each scale; four low bits
+    const Floats d = low_halves(head);
+    repeat<8>([&](auto b) {
+        const Ints s = (right<4 * b>(low) & all_words(15)) | (right<16 + 2 * b - 4>(head) & all_words(0x30));
+        out.scale(b, multiply(d, to_floats(subtract(s, all_words(32)))));
+    });
+    for (int b = 0; b < 8; ++b) split32(rows, 8 + 16 * b, b, out, [&](Ints v) { return look_up(table, v); });
+}
+
+// ---- a tile
+
+template <Type type>
+void decode_rows(const std::byte* const* rows, int blocks, const PanelRows& out) {
+    if constexpr (type == Type::q2_k) {
+        decode_q2_k(rows, out);
+    } else if constexpr (type == Type::q3_k) {
+        decode_q3_k(rows, out);
+    } else if constexpr (type == Type::q4_k) {
+        decode_q4_k(rows, out);
+    } else if constexpr (type == Type::q5_k) {
+        decode_q5_k(rows, out);
+    } else if constexpr (type == Type::q6_k) {
+        decode_q6_k(rows, out);
+    } else if constexpr (type == Type::iq4_xs) {
+        decode_iq4_xs(rows, out);
+    } else {
+        constexpr int kBytes = type == Type::mxfp4                          ? 17
+                               : type == Type::q4_0 || type == Type::iq4_nl ? 18
+                               : type == Type::q4_1                         ? 20
+                               : type == Type::q5_0                         ? 22
+                               : type == Type::q5_1                         ? 24
+                                                                            : 34;
+        for (int b = 0; b < blocks; ++b) decode_block32<type>(rows, kBytes * b, b, out);
+    }
+}
+
+template <Type type>
+void decode_tile(const std::byte* const* rows, int blocks, Panel& panel) {
+    for (int row = 0; row < kTileRows; row += kVector) decode_rows<type>(rows + row, blocks, {panel, row});
+}
+
+// ---- to floats
+
+/// A decoded panel as floats: quant/dequantise.h, value for value.
+template <TermKind kind, CodeForm form>
+void panel_to_floats(const Panel& panel, int blocks, FloatPanel& floats) {
+    constexpr bool kHalves = kind == TermKind::halves || kind == TermKind::halves_minimum;
+    constexpr bool kMinimum = kind == TermKind::minimum || kind == TermKind::halves_minimum;
+    for (int b = 0; b < blocks; ++b)
+        for (int row = 0; row < kTileRows; row += kVector)
+            for (int half = 0; half < 2; ++half) {
+                Floats scale = load_floats(panel.scale[b] + row);
+                if constexpr (kHalves) scale = multiply(scale, load_floats(panel.half_scale[b][half] + row));
+                Floats minimum = all_floats(0);
+                if constexpr (kMinimum) minimum = load_floats(panel.minimum[b] + row);
+                if constexpr (kind == TermKind::halves_minimum)
+                    minimum = multiply(minimum, load_floats(panel.half_minimum[b][half] + row));
+                for (int quad = 8 * b + 4 * half; quad < 8 * b + 4 * half + 4; ++quad) {
+                    Ints codes = load_ints(panel.codes[quad][row]);
+                    repeat<4>([&](auto i) {
+                        Ints code;
+                        if constexpr (form.most == 128)
+                            code = signed_byte<i>(codes);
+                        else
+                            code = subtract(byte_of<i>(codes), all_words(form.offset));
+                        Floats value = multiply(scale, to_floats(code));
+                        if constexpr (kMinimum) value = subtract(value, minimum);
+                        store_floats(floats.weights[4 * quad + i] + row, value);
+                    });
+                }
+            }
+}
+
+template <Type type>
+void decode_tile_float(const std::byte* const* rows, int inputs, FloatPanel& panel) {
+    Panel codes;
+    decode_tile<type>(rows, inputs / 32, codes);
+    panel_to_floats<term_kind(type), code_form<type>()>(codes, inputs / 32, panel);
+}
+
+/// F32, F16 and BF16; the last inputs that do not fill 16 bytes one by one.
+template <Type type>
+void decode_tile_plain(const std::byte* const* rows, int inputs, FloatPanel& panel) {
+    constexpr int kBytes = type == Type::f32 ? 4 : 2, kStep = 16 / kBytes;
+    const int whole = inputs / kStep * kStep;
+    for (int row = 0; row < kTileRows; row += kVector)
+        for (int i = 0; i < whole; i += kStep) {
+            Ints words[4];
+            load_words(rows + row, kBytes * i, words);
+            for (int w = 0; w < 4; ++w) {
+                float(*to)[kTileRows] = panel.weights + i + w * 4 / kBytes;
+                if constexpr (type == Type::f32) {
+                    store_floats(to[0] + row, floats_of_bits(words[w]));
+                } else if constexpr (type == Type::f16) {
+                    store_floats(to[0] + row, low_halves(words[w]));
+                    store_floats(to[1] + row, low_halves(right<16>(words[w])));
+                } else {
+                    store_floats(to[0] + row, floats_of_bits(right<-16>(words[w])));
+                    store_floats(to[1] + row, floats_of_bits(words[w] & all_words(0xffff0000)));
+                }
+            }
+        }
+    for (int i = whole; i < inputs; ++i)
+        for (int row = 0; row < kTileRows; ++row) {
+            const std::byte* p = rows[row] + kBytes * i;
+            if constexpr (type == Type::f32)
+                panel.weights[i][row] = float_from_bits(read32(p));
+            else if constexpr (type == Type::f16)
+                panel.weights[i][row] = float_from_f16(static_cast<uint16_t>(read16(p)));
+            else
+                panel.weights[i][row] = float_from_bf16(static_cast<uint16_t>(read16(p)));
+        }
+}
+
+}  // namespace
+}  // namespace strata::cpu
