@@ -41,7 +41,7 @@ function(strata_room name)
       set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mbmi2")
     elseif(file MATCHES "_avx512\\.cpp$")
       set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
-        "-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mavx512vbmi;-mgfni;-mprefer-vector-width=512;-Wno-uninitialized;-Wno-maybe-uninitialized")  # GCC bug 105593
+        "-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mavx512vbmi;-mavx512vbmi2;-mavx512bitalg;-mgfni;-mprefer-vector-width=512;-Wno-uninitialized;-Wno-maybe-uninitialized")  # GCC bug 105593
     endif()
   endforeach()
 endfunction()

@@ -37,6 +37,13 @@ constexpr CodeForm code_form() {
         case Type::q3_k: return {4, 7};
         case Type::q6_k: return {32, 63};
         case Type::mxfp4: return {12, 24};
+        case Type::iq1_s:
+        case Type::iq1_m: return {16, 25};
+        case Type::iq2_xxs:
+        case Type::iq2_xs:
+        case Type::iq2_s: return {64, 107};
+        case Type::iq3_xxs: return {64, 126};
+        case Type::iq3_s: return {16, 31};
         default: return kAnyByte;
     }
 }
@@ -48,11 +55,14 @@ inline Ints high_nibbles(Ints v) {
     return right<4>(v) & all_bytes(15);
 }
 
+template <int i>
+inline constexpr std::integral_constant<int, i> constant{};
+
 /// f(constant 0) .. f(constant n - 1).
 template <int n, class F>
 inline void repeat(const F& f) {
     [&]<int... i>(std::integer_sequence<int, i...>) {
-        (f(std::integral_constant<int, i>{}), ...);
+        (f(constant<i>), ...);
     }
     (std::make_integer_sequence<int, n>{});
 }
@@ -263,111 +273,6 @@ inline void decode_iq4_xs(const std::byte* const* rows, const PanelRows& out) {
         out.scale(b, multiply(d, to_floats(subtract(s, all_words(32)))));
     });
     for (int b = 0; b < 8; ++b) split32(rows, 8 + 16 * b, b, out, [&](Ints v) { return look_up(table, v); });
-}
-
-// ---- a tile
-
-template <Type type>
-void decode_rows(const std::byte* const* rows, int blocks, const PanelRows& out) {
-    if constexpr (type == Type::q2_k) {
-        decode_q2_k(rows, out);
-    } else if constexpr (type == Type::q3_k) {
-        decode_q3_k(rows, out);
-    } else if constexpr (type == Type::q4_k) {
-        decode_q4_k(rows, out);
-    } else if constexpr (type == Type::q5_k) {
-        decode_q5_k(rows, out);
-    } else if constexpr (type == Type::q6_k) {
-        decode_q6_k(rows, out);
-    } else if constexpr (type == Type::iq4_xs) {
-        decode_iq4_xs(rows, out);
-    } else {
-        constexpr int kBytes = type == Type::mxfp4                          ? 17
-                               : type == Type::q4_0 || type == Type::iq4_nl ? 18
-                               : type == Type::q4_1                         ? 20
-                               : type == Type::q5_0                         ? 22
-                               : type == Type::q5_1                         ? 24
-                                                                            : 34;
-        for (int b = 0; b < blocks; ++b) decode_block32<type>(rows, kBytes * b, b, out);
-    }
-}
-
-template <Type type>
-void decode_tile(const std::byte* const* rows, int blocks, Panel& panel) {
-    for (int row = 0; row < kTileRows; row += kVector) decode_rows<type>(rows + row, blocks, {panel, row});
-}
-
-// ---- to floats
-
-/// A decoded panel as floats: quant/dequantise.h, value for value.
-template <TermKind kind, CodeForm form>
-void panel_to_floats(const Panel& panel, int blocks, FloatPanel& floats) {
-    constexpr bool kHalves = kind == TermKind::halves || kind == TermKind::halves_minimum;
-    constexpr bool kMinimum = kind == TermKind::minimum || kind == TermKind::halves_minimum;
-    for (int b = 0; b < blocks; ++b)
-        for (int row = 0; row < kTileRows; row += kVector)
-            for (int half = 0; half < 2; ++half) {
-                Floats scale = load_floats(panel.scale[b] + row);
-                if constexpr (kHalves) scale = multiply(scale, load_floats(panel.half_scale[b][half] + row));
-                Floats minimum = all_floats(0);
-                if constexpr (kMinimum) minimum = load_floats(panel.minimum[b] + row);
-                if constexpr (kind == TermKind::halves_minimum)
-                    minimum = multiply(minimum, load_floats(panel.half_minimum[b][half] + row));
-                for (int quad = 8 * b + 4 * half; quad < 8 * b + 4 * half + 4; ++quad) {
-                    Ints codes = load_ints(panel.codes[quad][row]);
-                    repeat<4>([&](auto i) {
-                        Ints code;
-                        if constexpr (form.most == 128)
-                            code = signed_byte<i>(codes);
-                        else
-                            code = subtract(byte_of<i>(codes), all_words(form.offset));
-                        Floats value = multiply(scale, to_floats(code));
-                        if constexpr (kMinimum) value = subtract(value, minimum);
-                        store_floats(floats.weights[4 * quad + i] + row, value);
-                    });
-                }
-            }
-}
-
-template <Type type>
-void decode_tile_float(const std::byte* const* rows, int inputs, FloatPanel& panel) {
-    Panel codes;
-    decode_tile<type>(rows, inputs / 32, codes);
-    panel_to_floats<term_kind(type), code_form<type>()>(codes, inputs / 32, panel);
-}
-
-/// F32, F16 and BF16; the last inputs that do not fill 16 bytes one by one.
-template <Type type>
-void decode_tile_plain(const std::byte* const* rows, int inputs, FloatPanel& panel) {
-    constexpr int kBytes = type == Type::f32 ? 4 : 2, kStep = 16 / kBytes;
-    const int whole = inputs / kStep * kStep;
-    for (int row = 0; row < kTileRows; row += kVector)
-        for (int i = 0; i < whole; i += kStep) {
-            Ints words[4];
-            load_words(rows + row, kBytes * i, words);
-            for (int w = 0; w < 4; ++w) {
-                float(*to)[kTileRows] = panel.weights + i + w * 4 / kBytes;
-                if constexpr (type == Type::f32) {
-                    store_floats(to[0] + row, floats_of_bits(words[w]));
-                } else if constexpr (type == Type::f16) {
-                    store_floats(to[0] + row, low_halves(words[w]));
-                    store_floats(to[1] + row, low_halves(right<16>(words[w])));
-                } else {
-                    store_floats(to[0] + row, floats_of_bits(right<-16>(words[w])));
-                    store_floats(to[1] + row, floats_of_bits(words[w] & all_words(0xffff0000)));
-                }
-            }
-        }
-    for (int i = whole; i < inputs; ++i)
-        for (int row = 0; row < kTileRows; ++row) {
-            const std::byte* p = rows[row] + kBytes * i;
-            if constexpr (type == Type::f32)
-                panel.weights[i][row] = float_from_bits(read32(p));
-            else if constexpr (type == Type::f16)
-                panel.weights[i][row] = float_from_f16(static_cast<uint16_t>(read16(p)));
-            else
-                panel.weights[i][row] = float_from_bf16(static_cast<uint16_t>(read16(p)));
-        }
 }
 
 }  // namespace

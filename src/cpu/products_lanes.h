@@ -55,6 +55,9 @@ inline Ints subtract(Ints a, Ints b) {
 inline Ints add_bytes(Ints a, Ints b) {
     return _mm512_add_epi8(a, b);
 }
+inline Ints subtract_bytes(Ints a, Ints b) {
+    return _mm512_sub_epi8(a, b);
+}
 /// sum + a.low16 * b.low16 + a.high16 * b.high16
 inline Ints multiply_pairs(Ints a, Ints b) {
     return _mm512_madd_epi16(a, b);
@@ -98,7 +101,7 @@ inline Floats subtract_product(Floats c, Floats a, Floats b) {
 inline Ints all_parts(const void* p) {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)));
 }
-/// In every 128-bit part: byte i = table[index[i]], index 0 .. 15.
+/// In every 128-bit part: byte i of the result = byte index[i] of the table's part, index 0 .. 15.
 inline Ints look_up(Ints table, Ints index) {
     return _mm512_shuffle_epi8(table, index);
 }
@@ -202,6 +205,9 @@ inline Ints subtract(Ints a, Ints b) {
 }
 inline Ints add_bytes(Ints a, Ints b) {
     return _mm256_add_epi8(a, b);
+}
+inline Ints subtract_bytes(Ints a, Ints b) {
+    return _mm256_sub_epi8(a, b);
 }
 inline Ints multiply_pairs(Ints a, Ints b) {
     return _mm256_madd_epi16(a, b);

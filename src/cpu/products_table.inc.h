@@ -14,6 +14,10 @@
 #include "cpu/products_multiply.inc.h"
 //
 #include "cpu/products_decode.inc.h"
+//
+#include "cpu/products_grids.inc.h"
+//
+#include "cpu/products_decode_tile.inc.h"
 
 namespace strata::cpu {
 namespace {
@@ -66,9 +70,9 @@ void set_generic_types(ProductKernels& table) {
 ProductKernels make_table() {
     ProductKernels table{};
     set_types<Type::q4_0, Type::q4_1, Type::q5_0, Type::q5_1, Type::q8_0, Type::q2_k, Type::q3_k, Type::q4_k,
-              Type::q5_k, Type::q6_k, Type::iq4_nl, Type::iq4_xs, Type::mxfp4>(table);
-    set_generic_types<Type::iq1_s, Type::iq1_m, Type::iq2_xxs, Type::iq2_xs, Type::iq2_s, Type::iq3_xxs, Type::iq3_s,
-                      Type::tq1_0, Type::tq2_0, Type::nvfp4, Type::q1_0, Type::q2_0>(table);
+              Type::q5_k, Type::q6_k, Type::iq1_s, Type::iq1_m, Type::iq2_xxs, Type::iq2_xs, Type::iq2_s, Type::iq3_xxs,
+              Type::iq3_s, Type::iq4_nl, Type::iq4_xs, Type::mxfp4>(table);
+    set_generic_types<Type::tq1_0, Type::tq2_0, Type::nvfp4, Type::q1_0, Type::q2_0>(table);
     const auto plain = [&](Type type, DecodeFloatFunction decode) {
         table.types[static_cast<size_t>(type)].decode_float = decode;
     };
