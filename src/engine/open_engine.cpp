@@ -5,6 +5,9 @@
 
 #include "base/hash.h"
 #include "cpu/cpu_device.h"
+#ifdef POLYSTRATA_CUDA
+#include "cuda/cuda_device.h"
+#endif
 #include "device/measure.h"
 
 namespace strata {
@@ -15,7 +18,15 @@ Type cache_type(const std::string& name) {
     return name == "f32" ? Type::f32 : Type::f16;
 }
 
-Result<std::unique_ptr<Device>> make_device(const PolyOptions& options) {
+/// auto: the card where it holds the whole file and a tenth more; else the CPU.
+Result<std::unique_ptr<Device>> make_device(const PolyOptions& options, [[maybe_unused]] uint64_t file_bytes) {
+#ifdef POLYSTRATA_CUDA
+    if (options.device == "cuda") return make_cuda_device();
+    if (options.device == "auto" && !cuda_cards().empty()) {
+        auto card = make_cuda_device();
+        if (card && file_bytes + file_bytes / 10 < (*card)->facts().memory_total) return card;
+    }
+#endif
     CpuOptions cpu;
     cpu.threads = options.threads > 0 ? static_cast<int>(options.threads) : default_threads();
     if (options.simd != "auto") cpu.simd = cpu::simd_by_name(options.simd);
@@ -62,7 +73,7 @@ Result<std::unique_ptr<OpenedEngine>> open_engine(const PolyOptions& options) {
     auto opened = std::make_unique<OpenedEngine>();
     opened->kv = options.kv;
     STRATA_TRY_ASSIGN(opened->file, gguf::File::open(options.model));
-    STRATA_TRY_ASSIGN(opened->device, make_device(options));
+    STRATA_TRY_ASSIGN(opened->device, make_device(options, opened->file->total_size()));
 
     // Two models: a dry run of one on a device that computes nothing tells the scratch that calls of the other need.
     ModelOptions model{.cache_type = cache_type(options.kv), .max_call_rows = options.limits(0).runner().rows};

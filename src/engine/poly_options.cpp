@@ -107,13 +107,16 @@ bool is_zero(const std::string& value) {
     return value.empty() || parse_number(value) == 0.0;
 }
 
-/// Flags of the card whose value asks for what the CPU device cannot give.
-Result<void> refuse_card_flags(const CardFlags& card) {
-    const auto refuse = [](const char* flag) {
-        return device_error(std::string(flag) + " needs a card, and this engine runs on the CPU: leave it out");
+/// Flags of the card whose value asks for what the device cannot give: the CPU has no card, and a card holds all experts.
+Result<void> refuse_card_flags(const CardFlags& card, const std::string& device) {
+    const auto refuse = [&](const char* flag) {
+        return device_error(std::string(flag) + (device == "cuda"
+                                                     ? " shares a model between card and CPU, and --device cuda holds it whole: leave it out"
+                                                     : " needs a card, and this engine runs on the CPU: leave it out"));
     };
-    if (!card.expert_vram.empty() && card.expert_vram != "none" && !is_zero(card.expert_vram))
-        return refuse("--expert-vram");
+    const bool all = card.expert_vram.empty() || card.expert_vram == "all";
+    const bool none = card.expert_vram == "none" || is_zero(card.expert_vram);
+    if (device == "cuda" ? !all : !none) return refuse("--expert-vram");
     if (!is_zero(card.reserve)) return refuse("--vram-reserve-mib");
     if (!card.sim_vram.empty()) return refuse("--sim-vram-mib");
     if (!card.profile.empty()) return refuse("--expert-profile");
@@ -274,10 +277,12 @@ Result<PolyOptions> parse_poly_options(const std::vector<std::string>& arguments
     STRATA_TRY(table.parse(arguments));
     if (options.help) return options;
     STRATA_TRY(check(table, options));
+#ifndef POLYSTRATA_CUDA
     if (options.device == "cuda") return device_error("--device cuda: this build has no CUDA device; use --device cpu");
+#endif
     if (options.device == "sim")
         return device_error("--device sim: this build has no simulated card; use --device cpu");
-    STRATA_TRY(refuse_card_flags(card));
+    STRATA_TRY(refuse_card_flags(card, options.device));
     return options;
 }
 
