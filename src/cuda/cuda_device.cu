@@ -158,7 +158,8 @@ class CudaDevice final : public Device {
         const uint8_t* axis;
     };
     std::unordered_map<const RopeSpec*, Rope> ropes_;
-    std::unordered_map<float*, uint64_t> registered_;  // host memory that reads go to
+    float* read_buffer_ = nullptr;  // pinned: where reads arrive
+    uint64_t read_bytes_ = 0;
 };
 
 CudaDevice::CudaDevice(const CudaOptions& options, const cudaDeviceProp& p) : options_(options) {
@@ -184,7 +185,7 @@ Result<void> CudaDevice::open() {
 CudaDevice::~CudaDevice() {
     if (queue_.stream) cudaStreamSynchronize(queue_.stream);
     for (const auto& [key, graph] : graphs_) cudaGraphExecDestroy(graph);
-    for (const auto& [host, bytes] : registered_) cudaHostUnregister(host);
+    if (read_buffer_) cudaFreeHost(read_buffer_);
     uploader_.reset();
     if (queue_.stream) cudaStreamDestroy(queue_.stream);
 }
@@ -235,26 +236,21 @@ void CudaDevice::read(Rows rows, float* host) {
     flush();
     const uint64_t bytes = static_cast<uint64_t>(rows.rows) * static_cast<uint64_t>(rows.width) * sizeof(float);
     if (bytes == 0) return;
-    // Logits go to the same place again and again: pinned once, a copy to it costs no staging.
-    if (bytes >= (64u << 10)) {
-        auto [place, fresh] = registered_.try_emplace(host, bytes);
-        if (!fresh && place->second < bytes) {
-            cudaHostUnregister(host);
-            fresh = true;
-        }
-        if (fresh) {
-            place->second = bytes;
-            if (cudaHostRegister(host, bytes, cudaHostRegisterDefault) != cudaSuccess) {
-                cudaGetLastError();  // it was a wish: the copy works without
-                registered_.erase(place);
-            }
-        }
+    if (bytes > read_bytes_) {
+        if (read_buffer_) cudaFreeHost(read_buffer_);
+        read_bytes_ = 0;
+        void* memory = nullptr;
+        queue_.keep(cudaMallocHost(&memory, bytes), "pinned memory for reads");
+        read_buffer_ = static_cast<float*>(memory);
+        if (queue_.error != cudaSuccess) return;
+        read_bytes_ = bytes;
     }
-    queue_.keep(cudaMemcpy2DAsync(host, static_cast<size_t>(rows.width) * 4, rows.data,
-                                  static_cast<size_t>(rows.stride) * 4, static_cast<size_t>(rows.width) * 4,
-                                  static_cast<size_t>(rows.rows), cudaMemcpyDeviceToHost, queue_.stream),
+    const size_t width = static_cast<size_t>(rows.width) * sizeof(float);
+    queue_.keep(cudaMemcpy2DAsync(read_buffer_, width, rows.data, static_cast<size_t>(rows.stride) * sizeof(float), width, static_cast<size_t>(rows.rows),
+                                  cudaMemcpyDeviceToHost, queue_.stream),
                 "read");
     queue_.keep(cudaStreamSynchronize(queue_.stream), "read");
+    if (queue_.error == cudaSuccess) std::memcpy(host, read_buffer_, bytes);
 }
 
 std::byte* CudaDevice::workspace(uint64_t bytes) {

@@ -30,6 +30,13 @@ void expect(bool holds, const std::string& what) {
     if (!holds && failed <= 60) std::printf("FAILED  %s\n", what.c_str());
 }
 
+/// The value of a result, or the end of the program with its error.
+template <class T>
+T get(Result<T> result) {
+    if (!result) std::printf("ended: %s\n", result.error().message.c_str()), std::exit(1);
+    return std::move(result).value();
+}
+
 float normal() {
     return std::normal_distribution<float>()(random_bits);
 }
@@ -135,10 +142,10 @@ void check_products(Device& cpu, Device& card) {
                 const Activations a = m.activations(n, cols, x);
                 const Rows out = m.rows(n, rows), out2 = m.rows(n, 33);
                 if (add)
-                    d.matmul_add(a, *d.load_matrix(w.view), out);
+                    d.matmul_add(a, get(d.load_matrix(w.view)), out);
                 else
                     d.matmul(a,
-                             std::array<Product, 2>{{{*d.load_matrix(w.view), out}, {*d.load_matrix(w2.view), out2}}});
+                             std::array<Product, 2>{{{get(d.load_matrix(w.view)), out}, {get(d.load_matrix(w2.view)), out2}}});
                 auto r = host(d, out);
                 if (!add)
                     for (float v : host(d, out2)) r.push_back(v);
@@ -151,7 +158,7 @@ void check_products(Device& cpu, Device& card) {
             const auto run_float = [&](Device& d) {
                 Memory m(d);
                 const Rows in = m.rows(n, cols, x), out = m.rows(n, rows);
-                d.matmul_float(in, std::array<Product, 1>{{{*d.load_matrix(w.view), out}}});
+                d.matmul_float(in, std::array<Product, 1>{{{get(d.load_matrix(w.view)), out}}});
                 return host(d, out);
             };
             expect(worst(run_float(cpu), run_float(card)) < 1e-4f, "matmul_float " + what);
@@ -164,7 +171,7 @@ void check_products(Device& cpu, Device& card) {
             Memory m(d);
             const Activations a = m.activations(20, 320, x);
             const Rows out = m.rows(20, 70);
-            d.matmul(a, std::array<Product, 1>{{{*d.load_matrix(w.view), out}}});
+            d.matmul(a, std::array<Product, 1>{{{get(d.load_matrix(w.view)), out}}});
             return host(d, out);
         };
         expect(worst(run(cpu), run(card)) < 1e-4f, "float matmul");
@@ -202,11 +209,11 @@ void check_experts(Device& cpu, Device& card) {
             const auto run = [&](Device& d, bool add) {
                 Memory m(d);
                 const Activations a = m.activations(n, width, x);
-                const ExpertSet set = *d.load_experts(0, Gate::silu, gate.view, up.view, down.view);
+                const ExpertSet set = get(d.load_experts(0, Gate::silu, gate.view, up.view, down.view));
                 SharedExpert shared;
                 if (with_shared)
                     shared = {
-                        Gate::silu, *d.load_matrix(sg.view), *d.load_matrix(su.view), *d.load_matrix(sd.view), {}};
+                        Gate::silu, get(d.load_matrix(sg.view)), get(d.load_matrix(su.view)), get(d.load_matrix(sd.view)), {}};
                 if (with_shared && with_logit) shared.weight_logit = m.rows(n, 1, logit);
                 Routing routing{n, used, reinterpret_cast<int32_t*>(m.take(chosen.size() * 4)),
                                 reinterpret_cast<float*>(m.take(weight.size() * 4))};
@@ -233,7 +240,7 @@ void check_rows(Device& cpu, Device& card) {
                 Memory m(d);
                 const Activations out = m.activations(n, width, x);
                 const Rows in = m.rows(n, width, x), other = m.rows(n, width, x), capped = m.rows(n, width, x);
-                const float* weight = *d.load_vector(w);
+                const float* weight = get(d.load_vector(w));
                 d.norm(in, weight, 1e-6f, out);
                 d.add_norm(other, in, weight, 1e-6f);
                 d.add(other, in);
@@ -257,11 +264,11 @@ void check_rows(Device& cpu, Device& card) {
             Memory m(d);
             RouteSpec spec{.score = sigmoid ? RouteSpec::Score::sigmoid : RouteSpec::Score::softmax,
                            .used = used,
-                           .bias = biased ? *d.load_vector(bias) : nullptr,
+                           .bias = biased ? get(d.load_vector(bias)) : nullptr,
                            .bias_on_logit = on_logit,
                            .normalise = normalise,
                            .scale = 1.5f,
-                           .expert_scale = scaled ? *d.load_vector(extra) : nullptr};
+                           .expert_scale = scaled ? get(d.load_vector(extra)) : nullptr};
             Routing r{n, used, reinterpret_cast<int32_t*>(m.take(size_t(n * used) * 4)),
                       reinterpret_cast<float*>(m.take(size_t(n * used) * 4))};
             d.route(m.rows(n, experts, z), spec, r);
@@ -304,7 +311,7 @@ struct Session {
         state = State();
         device->release(memory);
     }
-    void restart() { state = device->make_state(model->layout(), 2048).value(); }
+    void restart() { state = get(device->make_state(model->layout(), 2048)); }
 
     std::vector<float> call(const std::vector<int32_t>& ids, int keep = -1) {
         std::vector<std::array<int32_t, 3>> positions;
@@ -355,8 +362,8 @@ struct Session {
 void check_model(const std::string& path, Type cache, float tolerance) {
     const std::string name = std::filesystem::path(path).parent_path().filename().string() + "/" +
                              std::filesystem::path(path).filename().string() + " " + std::string(type_info(cache).name);
-    Session cpu(path, CpuDevice::create().value(), cache), card(path, make_cuda_device().value(), cache),
-        plain(path, make_cuda_device({.graphs = false}).value(), cache);
+    Session cpu(path, get(CpuDevice::create()), cache), card(path, get(make_cuda_device()), cache),
+        plain(path, get(make_cuda_device({.graphs = false})), cache);
     std::vector<int32_t> ids;
     for (int i = 0; i < 420; ++i) ids.push_back(between(0, card.model->facts().vocabulary - 1));
     const auto on_cpu = cpu.read(ids, {300});
@@ -410,6 +417,7 @@ void check_model(const std::string& path, Type cache, float tolerance) {
 
 int main(int argc, char** argv) {
     using namespace strata;
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
     const std::string data = argc > 1 ? argv[1] : "tests/data";
     const unsigned seed = argc > 2 ? unsigned(std::strtoul(argv[2], nullptr, 10)) : std::random_device{}();
     random_bits.seed(seed);
