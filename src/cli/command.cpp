@@ -26,6 +26,36 @@ Result<ModelEntry> ModelFlags::resolve() const {
     return resolve_model(model, folder);
 }
 
+void EngineFlags::add(CLI::App& app) {
+    app.add_option("--engine-args", arguments, "More flags for the engine, as one text: \"--threads 4 --kv q8_0\"")
+        ->type_name("TEXT");
+}
+
+Result<std::vector<std::string>> EngineFlags::split() const {
+    std::vector<std::string> words;
+    bool in_word = false;
+    char quote = 0;
+    for (const char c : arguments) {
+        if (quote) {
+            if (c == quote)
+                quote = 0;
+            else
+                words.back() += c;
+        } else if (c == ' ' || c == '\t' || c == '\n') {
+            in_word = false;
+        } else {
+            if (!in_word) words.emplace_back();
+            in_word = true;
+            if (c == '\'' || c == '"')
+                quote = c;
+            else
+                words.back() += c;
+        }
+    }
+    if (quote) return usage_error(std::string("--engine-args: the quote ") + quote + " is not closed");
+    return words;
+}
+
 std::string read_standard_input() {
     std::string text;
     char bytes[65536];

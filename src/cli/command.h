@@ -15,9 +15,13 @@ namespace strata::cli {
 using Outcome = Result<int>;
 using Run = std::function<Outcome()>;
 
+Run declare_benchmark(CLI::App& app);
+Run declare_chat(CLI::App& app);
 Run declare_inspect(CLI::App& app);
 Run declare_models(CLI::App& app);
 Run declare_synth(CLI::App& app);
+Run declare_render(CLI::App& app);
+Run declare_setup(CLI::App& app);
 Run declare_tokenize(CLI::App& app);
 
 /// --model and --data-dir, which commands that take a model share.
@@ -29,6 +33,15 @@ struct ModelFlags {
     /// The folder with run configs and models/.
     Result<std::filesystem::path> home() const;
     Result<ModelEntry> resolve() const;
+};
+
+/// --engine-args: more flags for strata-poly.
+struct EngineFlags {
+    std::string arguments;
+
+    void add(CLI::App& app);
+    /// The words: separated by blanks, '...' and "..." keep them together. Refused: a quote that is not closed.
+    Result<std::vector<std::string>> split() const;
 };
 
 /// Standard input to its end.

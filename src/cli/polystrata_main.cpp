@@ -25,6 +25,7 @@ constexpr std::array kCommands = {
     Command{"models", "List the installed models", declare_models},
     Command{"inspect", "Say what a GGUF file is, whether it can run and what memory it takes", declare_inspect},
     Command{"synth", "Write a model with random weights and a real model's shapes, for measuring", declare_synth},
+    Command{"benchmark", "Measure how fast a model reads and writes here", declare_benchmark},
     Command{"tokenize", "Turn text into token ids, or ids into text", declare_tokenize},
 };
 
@@ -83,7 +84,9 @@ int run(int argc, char** argv) {
         const Outcome outcome = runs[i]();
         if (std::fflush(stdout) != 0 && outcome.ok())
             return complain(kCommands[i].name, "standard output cannot be written", ErrorKind::failed);
-        return outcome.ok() ? *outcome : complain(kCommands[i].name, outcome.error().message, outcome.error().kind);
+        if (outcome.ok()) return *outcome;
+        const int code = complain(kCommands[i].name, outcome.error().message, outcome.error().kind);
+        return outcome.error().code == "interrupted" ? 130 : code;
     }
     return complain("", "no command was given (--help lists what there is)", ErrorKind::usage);
 }
