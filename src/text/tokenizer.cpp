@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <type_traits>
 
 #include "text/tokenizer_parts.h"
 #include "text/unicode.h"
@@ -111,6 +112,14 @@ std::unique_ptr<Workspace> WorkspacePool::take() {
 }
 
 void WorkspacePool::give_back(std::unique_ptr<Workspace> workspace) {
+    const auto trim = [](auto& memory) {  // what an unusually long text took is not kept
+        constexpr size_t kept = size_t{1} << 18;
+        if (memory.capacity() > kept) std::remove_reference_t<decltype(memory)>().swap(memory);
+    };
+    trim(workspace->symbols);
+    trim(workspace->ends);
+    trim(workspace->scratch);
+    trim(workspace->line);
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(workspace));
 }

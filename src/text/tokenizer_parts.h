@@ -86,7 +86,7 @@ class PieceCache {
     }
 
   private:
-    static constexpr size_t entries = size_t{1} << 16;
+    static constexpr size_t entries = size_t{1} << 15;
     Table<Entry> entries_;
     uint64_t seed_;
 };

@@ -1,0 +1,104 @@
+// Any vocabulary of a sound form and any text: encoding ends, is repeatable and loses no byte; streaming sends
+// characters.
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <fuzzer/FuzzedDataProvider.h>
+#include <string>
+
+#include "text/detokenizer.h"
+#include "text/pretokenizer.h"
+#include "text/tokenizer.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+namespace {
+
+using namespace strata;
+
+void require(bool holds) {
+    if (!holds) std::abort();
+}
+
+/// A byte of a `gpt2` vocabulary as its alphabet shows it.
+std::string shown(uint32_t byte) {
+    const auto printable = [](uint32_t b) { return (b >= 33 && b <= 126) || (b >= 161 && b != 173); };
+    uint32_t others = 0;
+    for (uint32_t b = 0; b < byte; ++b) others += !printable(b);
+    std::string text;
+    append_utf8(text, printable(byte) ? byte : 0x100 + others);
+    return text;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    FuzzedDataProvider input(data, size);
+    std::deque<std::string> strings;
+    Vocabulary vocabulary;
+    const auto add = [&](const std::string& text, TokenType type) {
+        vocabulary.tokens.push_back(strings.emplace_back(text));
+        vocabulary.types.push_back(static_cast<int32_t>(type));
+    };
+    const bool gemma = input.ConsumeBool();
+    vocabulary.model = gemma ? "gemma4" : "gpt2";
+    constexpr const char* rules[] = {"qwen2",       "qwen35",       "llama-bpe", "glm4",
+                                     "deepseek-v3", "deepseek-llm", "gpt-2",     "laguna"};
+    vocabulary.pre = rules[input.ConsumeIntegralInRange<size_t>(0, std::size(rules) - 1)];
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+        char name[8];
+        std::snprintf(name, sizeof name, "<0x%02X>", byte);
+        gemma ? add(name, TokenType::byte) : add(shown(byte), TokenType::normal);
+    }
+    // Tokens grow from merges of what is there, in any order, so that merges reach them. Some lead to no token.
+    size_t merges = input.ConsumeIntegralInRange<size_t>(1, 60);
+    if (gemma)
+        for (const char* text : {"a", "b", "\xE2\x96\x81", "\n", "\xE4\xBD\xA0", "\xF0\x9F\x98\x80"})
+            add(text, TokenType::normal);
+    const size_t first = gemma ? 256 : 0;
+    while (merges-- > 0) {
+        const std::string left(vocabulary.tokens[input.ConsumeIntegralInRange(first, vocabulary.tokens.size() - 1)]);
+        const std::string right(vocabulary.tokens[input.ConsumeIntegralInRange(first, vocabulary.tokens.size() - 1)]);
+        if (left.size() + right.size() > 60) continue;
+        const std::string text = strings.emplace_back(left + " " + right);
+        vocabulary.merges.insert(input.ConsumeBool() ? vocabulary.merges.end() : vocabulary.merges.begin(),
+                                 strings.back());
+        bool known = false;
+        for (const std::string_view token : vocabulary.tokens) known = known || token == left + right;
+        if (!known && input.ConsumeIntegralInRange(0, 7) > 0) add(left + right, TokenType::normal);
+    }
+    for (const char* special : {"<|im_end|>", "<think>", "<t", "</s>", "<|"})
+        if (input.ConsumeBool()) add(special, input.ConsumeBool() ? TokenType::control : TokenType::user_defined);
+
+    auto tokenizer = Tokenizer::make(vocabulary);
+    if (!tokenizer.ok()) {
+        require(!tokenizer.error().message.empty());
+        return 0;
+    }
+    std::string text = input.ConsumeRandomLengthString();
+    if (input.ConsumeBool()) {  // long pieces
+        const std::string unit = input.ConsumeRandomLengthString(8);
+        for (size_t i = input.ConsumeIntegralInRange<size_t>(0, 3000); i-- > 0;) text += unit;
+    }
+    text += input.ConsumeRemainingBytesAsString();
+
+    const bool comes_back = !gemma || text.find("\xE2\x96\x81") == std::string::npos;
+    for (const bool parse_special : {false, true}) {
+        const auto kept = tokenizer->encode(text, {.parse_special = parse_special, .invalid_utf8 = InvalidUtf8::keep});
+        if (comes_back) require(tokenizer->decode(kept, true) == text);
+        const auto replaced = tokenizer->encode(text, {.parse_special = parse_special});
+        require(replaced == tokenizer->encode(text, {.parse_special = parse_special}));
+        if (comes_back && !parse_special) require(tokenizer->decode(replaced, true) == unicode::replace_invalid(text));
+        Detokenizer stream(*tokenizer, true);
+        std::string sent;
+        for (const int32_t id : kept) {
+            require(id >= 0 && id < tokenizer->vocab_size());
+            const std::string now = stream.push(id);
+            require(unicode::valid_prefix(now) == now.size());
+            sent += now;
+        }
+        sent += stream.finish();
+        if (comes_back && unicode::valid_prefix(text) == text.size()) require(sent == text);
+    }
+    return 0;
+}
