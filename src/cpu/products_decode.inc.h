@@ -71,7 +71,7 @@ inline void repeat(const F& f) {
 
 /// 32 nibbles in 16 bytes, low ones first (SPLIT32), each put through map.
 template <class Map>
-void split32(const std::byte* const* rows, int at, int block, const PanelRows& out, const Map& map) {
+void split32(TileRows rows, int at, int block, PanelRows out, const Map& map) {
     Ints words[4];
     load_words(rows, at, words);
     for (int i = 0; i < 4; ++i) {
@@ -94,14 +94,12 @@ Ints code_table(const std::array<int8_t, 16>& values) {
 }
 
 template <Type type>
-void decode_block32(const std::byte* const* rows, int at, int block, const PanelRows& out) {
+void decode_block32(TileRows rows, int at, int block, PanelRows out) {
     if constexpr (type == Type::q8_0) {
         out.scale(block, load_half(rows, at));
-        for (int half = 0; half < 2; ++half) {
-            Ints words[4];
-            load_words(rows, at + 2 + 16 * half, words);
-            for (int i = 0; i < 4; ++i) out.codes(block, 4 * half + i, words[i] ^ all_bytes(code_form<type>().offset));
-        }
+        Ints words[8];
+        load_words(rows, at + 2, words);
+        for (int quad = 0; quad < 8; ++quad) out.codes(block, quad, words[quad] ^ all_bytes(code_form<type>().offset));
     } else if constexpr (type == Type::q4_0) {
         out.scale(block, load_half(rows, at));
         split32(rows, at + 2, block, out, same);
@@ -141,7 +139,7 @@ void decode_block32(const std::byte* const* rows, int at, int block, const Panel
 // ---- super-blocks of 256
 
 /// d, dmin and the 6-bit scales and minima of Q4_K and Q5_K.
-inline void decode_k_scales(const std::byte* const* rows, const PanelRows& out) {
+inline void decode_k_scales(TileRows rows, PanelRows out) {
     Ints head[4];  // d and dmin; scales; minima; the rest
     load_words(rows, 0, head);
     const Floats d = low_halves(head[0]), dmin = low_halves(right<16>(head[0]));
@@ -153,17 +151,16 @@ inline void decode_k_scales(const std::byte* const* rows, const PanelRows& out) 
     });
 }
 
-inline void decode_q4_k(const std::byte* const* rows, const PanelRows& out) {
+inline void decode_q4_k(TileRows rows, PanelRows out) {
     decode_k_scales(rows, out);
-    for (int run = 0; run < 4; ++run)  // RUN64: 32 bytes hold an even block low, the next one high
-        for (int half = 0; half < 2; ++half) {
-            Ints words[4];
-            load_words(rows, 16 + 32 * run + 16 * half, words);
-            for (int i = 0; i < 4; ++i) {
-                out.codes(2 * run, 4 * half + i, nibbles(words[i]));
-                out.codes(2 * run + 1, 4 * half + i, high_nibbles(words[i]));
-            }
+    for (int run = 0; run < 4; ++run) {  // RUN64: 32 bytes hold an even block low, the next one high
+        Ints words[8];
+        load_words(rows, 16 + 32 * run, words);
+        for (int quad = 0; quad < 8; ++quad) {
+            out.codes(2 * run, quad, nibbles(words[quad]));
+            out.codes(2 * run + 1, quad, high_nibbles(words[quad]));
         }
+    }
 }
 
 /// Bit `bit` of every byte, as the bit `place`.
@@ -172,23 +169,21 @@ Ints move_bit(Ints v) {
     return right<bit - place>(v) & all_bytes(1 << place);
 }
 
-inline void decode_q5_k(const std::byte* const* rows, const PanelRows& out) {
+inline void decode_q5_k(TileRows rows, PanelRows out) {
     decode_k_scales(rows, out);
-    for (int half = 0; half < 2; ++half) {
-        Ints fifth[4];  // BITS256: bit b of a byte belongs to block b
-        load_words(rows, 16 + 16 * half, fifth);
-        repeat<4>([&](auto run) {
-            Ints words[4];
-            load_words(rows, 48 + 32 * run + 16 * half, words);
-            for (int i = 0; i < 4; ++i) {
-                out.codes(2 * run, 4 * half + i, nibbles(words[i]) | move_bit<2 * run, 4>(fifth[i]));
-                out.codes(2 * run + 1, 4 * half + i, high_nibbles(words[i]) | move_bit<2 * run + 1, 4>(fifth[i]));
-            }
-        });
-    }
+    Ints fifth[8];  // BITS256: bit b of a byte belongs to block b
+    load_words(rows, 16, fifth);
+    repeat<4>([&](auto run) {
+        Ints words[8];
+        load_words(rows, 48 + 32 * run, words);
+        for (int quad = 0; quad < 8; ++quad) {
+            out.codes(2 * run, quad, nibbles(words[quad]) | move_bit<2 * run, 4>(fifth[quad]));
+            out.codes(2 * run + 1, quad, high_nibbles(words[quad]) | move_bit<2 * run + 1, 4>(fifth[quad]));
+        }
+    });
 }
 
-inline void decode_q6_k(const std::byte* const* rows, const PanelRows& out) {
+inline void decode_q6_k(TileRows rows, PanelRows out) {
     Ints s[4];
     load_words(rows, 192, s);
     const Floats d = load_half(rows, 208);
@@ -196,24 +191,22 @@ inline void decode_q6_k(const std::byte* const* rows, const PanelRows& out) {
         out.scale(b, d);
         repeat<2>([&](auto half) { out.half_scale(b, half, to_floats(signed_byte<(2 * b + half) % 4>(s[b / 2]))); });
     });
-    for (int run = 0; run < 2; ++run)  // 128 values: 64 bytes of nibbles (RUN128N), 32 of bit pairs (RUN128C)
-        for (int half = 0; half < 2; ++half) {
-            Ints first[4], second[4], two[4];
-            load_words(rows, 64 * run + 16 * half, first);
-            load_words(rows, 64 * run + 32 + 16 * half, second);
-            load_words(rows, 128 + 32 * run + 16 * half, two);
-            for (int i = 0; i < 4; ++i) {
-                const int quad = 4 * half + i;
-                const Ints high = all_bytes(0x30);
-                out.codes(4 * run, quad, nibbles(first[i]) | (right<-4>(two[i]) & high));
-                out.codes(4 * run + 1, quad, nibbles(second[i]) | (right<-2>(two[i]) & high));
-                out.codes(4 * run + 2, quad, high_nibbles(first[i]) | (two[i] & high));
-                out.codes(4 * run + 3, quad, high_nibbles(second[i]) | (right<2>(two[i]) & high));
-            }
+    for (int run = 0; run < 2; ++run) {  // 128 values: 64 bytes of nibbles (RUN128N), 32 of bit pairs (RUN128C)
+        Ints first[8], second[8], two[8];
+        load_words(rows, 64 * run, first);
+        load_words(rows, 64 * run + 32, second);
+        load_words(rows, 128 + 32 * run, two);
+        for (int quad = 0; quad < 8; ++quad) {
+            const Ints high = all_bytes(0x30);
+            out.codes(4 * run, quad, nibbles(first[quad]) | (right<-4>(two[quad]) & high));
+            out.codes(4 * run + 1, quad, nibbles(second[quad]) | (right<-2>(two[quad]) & high));
+            out.codes(4 * run + 2, quad, high_nibbles(first[quad]) | (two[quad] & high));
+            out.codes(4 * run + 3, quad, high_nibbles(second[quad]) | (right<2>(two[quad]) & high));
         }
+    }
 }
 
-inline void decode_q2_k(const std::byte* const* rows, const PanelRows& out) {
+inline void decode_q2_k(TileRows rows, PanelRows out) {
     Ints pairs[4];
     load_words(rows, 0, pairs);
     const Ints head = load_word(rows, 80);
@@ -227,16 +220,15 @@ inline void decode_q2_k(const std::byte* const* rows, const PanelRows& out) {
             out.half_minimum(b, half, to_floats(right<4>(pair)));
         });
     });
-    for (int run = 0; run < 2; ++run)
-        for (int half = 0; half < 2; ++half) {
-            Ints words[4];
-            load_words(rows, 16 + 32 * run + 16 * half, words);
-            for (int i = 0; i < 4; ++i)
-                repeat<4>([&](auto p) { out.codes(4 * run + p, 4 * half + i, right<2 * p>(words[i]) & all_bytes(3)); });
-        }
+    for (int run = 0; run < 2; ++run) {  // RUN128C
+        Ints words[8];
+        load_words(rows, 16 + 32 * run, words);
+        for (int quad = 0; quad < 8; ++quad)
+            repeat<4>([&](auto p) { out.codes(4 * run + p, quad, right<2 * p>(words[quad]) & all_bytes(3)); });
+    }
 }
 
-inline void decode_q3_k(const std::byte* const* rows, const PanelRows& out) {
+inline void decode_q3_k(TileRows rows, PanelRows out) {
     Ints a[4];  // the twelve bytes of scales in words 1 .. 3
     load_words(rows, 92, a);
     const Floats d = load_half(rows, 108);
@@ -249,22 +241,20 @@ inline void decode_q3_k(const std::byte* const* rows, const PanelRows& out) {
             out.half_scale(b, half, to_floats(subtract(byte_of<(2 * b + half) % 4>(s[b / 2]), all_words(32))));
         });
     });
-    for (int half = 0; half < 2; ++half) {
-        Ints third[4];  // BITS256
-        load_words(rows, 16 * half, third);
-        repeat<2>([&](auto run) {
-            Ints words[4];
-            load_words(rows, 32 + 32 * run + 16 * half, words);
-            for (int i = 0; i < 4; ++i)
-                repeat<4>([&](auto p) {
-                    out.codes(4 * run + p, 4 * half + i,
-                              (right<2 * p>(words[i]) & all_bytes(3)) | move_bit<4 * run + p, 2>(third[i]));
-                });
-        });
-    }
+    Ints third[8];  // BITS256
+    load_words(rows, 0, third);
+    repeat<2>([&](auto run) {
+        Ints words[8];
+        load_words(rows, 32 + 32 * run, words);
+        for (int quad = 0; quad < 8; ++quad)
+            repeat<4>([&](auto p) {
+                out.codes(4 * run + p, quad,
+                          (right<2 * p>(words[quad]) & all_bytes(3)) | move_bit<4 * run + p, 2>(third[quad]));
+            });
+    });
 }
 
-inline void decode_iq4_xs(const std::byte* const* rows, const PanelRows& out) {
+inline void decode_iq4_xs(TileRows rows, PanelRows out) {
     const Ints table = code_table<Type::iq4_xs>(kValuesNl);
     const Ints head = load_word(rows, 0), low = load_word(rows, 4);  // d, two high bits of each scale; four low bits
     const Floats d = low_halves(head);
@@ -272,7 +262,14 @@ inline void decode_iq4_xs(const std::byte* const* rows, const PanelRows& out) {
         const Ints s = (right<4 * b>(low) & all_words(15)) | (right<16 + 2 * b - 4>(head) & all_words(0x30));
         out.scale(b, multiply(d, to_floats(subtract(s, all_words(32)))));
     });
-    for (int b = 0; b < 8; ++b) split32(rows, 8 + 16 * b, b, out, [&](Ints v) { return look_up(table, v); });
+    for (int two = 0; two < 4; ++two) {  // 16 bytes a block (SPLIT32)
+        Ints words[8];
+        load_words(rows, 8 + 32 * two, words);
+        for (int i = 0; i < 8; ++i) {
+            out.codes(2 * two + i / 4, i % 4, look_up(table, nibbles(words[i])));
+            out.codes(2 * two + i / 4, 4 + i % 4, look_up(table, high_nibbles(words[i])));
+        }
+    }
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 // ---- a tile
 
 template <Type type>
-void decode_rows(const std::byte* const* rows, int blocks, const PanelRows& out) {
+void decode_rows(TileRows rows, int blocks, PanelRows out) {
     if constexpr (type == Type::q2_k) {
         decode_q2_k(rows, out);
     } else if constexpr (type == Type::q3_k) {
@@ -48,8 +48,8 @@ void decode_rows(const std::byte* const* rows, int blocks, const PanelRows& out)
 }
 
 template <Type type>
-void decode_tile(const std::byte* const* rows, int blocks, Panel& panel) {
-    for (int row = 0; row < kTileRows; row += kVector) decode_rows<type>(rows + row, blocks, {panel, row});
+void decode_tile(TileRows rows, int blocks, Panel& panel) {
+    for (int row = 0; row < kTileRows; row += kVector) decode_rows<type>(rows.from(row), blocks, {panel, row});
 }
 
 // ---- to floats
@@ -85,7 +85,7 @@ void panel_to_floats(const Panel& panel, int blocks, FloatPanel& floats) {
 }
 
 template <Type type>
-void decode_tile_float(const std::byte* const* rows, int inputs, FloatPanel& panel) {
+void decode_tile_float(TileRows rows, int inputs, FloatPanel& panel) {
     Panel codes;
     decode_tile<type>(rows, inputs / 32, codes);
     panel_to_floats<term_kind(type), code_form<type>()>(codes, inputs / 32, panel);
@@ -93,13 +93,13 @@ void decode_tile_float(const std::byte* const* rows, int inputs, FloatPanel& pan
 
 /// F32, F16 and BF16; the last inputs that do not fill 16 bytes one by one.
 template <Type type>
-void decode_tile_plain(const std::byte* const* rows, int inputs, FloatPanel& panel) {
+void decode_tile_plain(TileRows rows, int inputs, FloatPanel& panel) {
     constexpr int kBytes = type == Type::f32 ? 4 : 2, kStep = 16 / kBytes;
     const int whole = inputs / kStep * kStep;
     for (int row = 0; row < kTileRows; row += kVector)
         for (int i = 0; i < whole; i += kStep) {
             Ints words[4];
-            load_words(rows + row, kBytes * i, words);
+            load_words(rows.from(row), kBytes * i, words);
             for (int w = 0; w < 4; ++w) {
                 float(*to)[kTileRows] = panel.weights + i + w * 4 / kBytes;
                 if constexpr (type == Type::f32) {

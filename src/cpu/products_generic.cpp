@@ -24,7 +24,7 @@ void put_block(const CanonicalBlock& w, TermKind kind, bool two_scales, int offs
 }
 
 template <Type type, int offset>
-void decode(const std::byte* const* rows, int blocks, Panel& panel) {
+void decode(TileRows rows, int blocks, Panel& panel) {
     static const BlockDecoder decode_block = block_decoder(type);
     static const TypeInfo& info = type_info(type);
     const int step = static_cast<int>(info.block) / 32;
@@ -40,7 +40,7 @@ void decode(const std::byte* const* rows, int blocks, Panel& panel) {
 }
 
 template <Type type>
-void decode_float(const std::byte* const* rows, int inputs, FloatPanel& panel) {
+void decode_float(TileRows rows, int inputs, FloatPanel& panel) {
     for (int row = 0; row < kTileRows; ++row) {
         float weights[kSegmentInputs];
         dequantise_row(type, rows[row], inputs, weights);

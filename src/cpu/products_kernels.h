@@ -63,8 +63,17 @@ struct alignas(64) FloatPanel {
     float weights[kSegmentInputs][kTileRows];
 };
 
-/// Decodes `blocks` blocks of 32 inputs (8, or fewer in a row's last segment) of the rows that begin at rows[0 .. 31].
-using DecodeFunction = void (*)(const std::byte* const* rows, int blocks, Panel& panel);
+/// The 32 rows of a tile from the segment on: row r at data + r * stride. All of them may be read.
+struct TileRows {
+    const std::byte* data;
+    int64_t stride;
+
+    const std::byte* operator[](int row) const { return data + row * stride; }
+    TileRows from(int row) const { return {data + row * stride, stride}; }
+};
+
+/// Decodes `blocks` blocks of 32 inputs of every row: 8, or fewer in a row's last segment.
+using DecodeFunction = void (*)(TileRows rows, int blocks, Panel& panel);
 
 /// Multiplies a panel by N columns (N = the function's place in its table plus one) and adds the segment's sum to
 /// theirs: y[c][row] = first ? sum : y[c][row] + sum. Columns lie interleaved: codes [inputs / 4][N][4], scales [inputs
@@ -72,7 +81,7 @@ using DecodeFunction = void (*)(const std::byte* const* rows, int blocks, Panel&
 using MultiplyFunction = void (*)(const Panel& panel, int blocks, const int8_t* codes, const float* scales,
                                   const int16_t* half_sums, bool first, float* y);
 
-using DecodeFloatFunction = void (*)(const std::byte* const* rows, int inputs, FloatPanel& panel);
+using DecodeFloatFunction = void (*)(TileRows rows, int inputs, FloatPanel& panel);
 /// The same for float weights; the columns are N rows of floats.
 using MultiplyFloatFunction = void (*)(const FloatPanel& panel, int inputs, const float* const* columns, bool first,
                                        float* y);

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <immintrin.h>
 
+#include "cpu/products_kernels.h"
+
 namespace strata::cpu {
 namespace {
 
@@ -117,8 +119,18 @@ inline __m128i load16(const std::byte* p) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
 
+/// In every 128-bit part: out[i] = words i of in[0 .. 3].
+inline void transpose_parts(const Ints (&in)[4], Ints (&out)[4]) {
+    const Ints a = _mm512_unpacklo_epi32(in[0], in[1]), b = _mm512_unpackhi_epi32(in[0], in[1]);
+    const Ints c = _mm512_unpacklo_epi32(in[2], in[3]), d = _mm512_unpackhi_epi32(in[2], in[3]);
+    out[0] = _mm512_unpacklo_epi64(a, c);
+    out[1] = _mm512_unpackhi_epi64(a, c);
+    out[2] = _mm512_unpacklo_epi64(b, d);
+    out[3] = _mm512_unpackhi_epi64(b, d);
+}
+
 /// out[i] = lanes of 32-bit word i of the 16 bytes at rows[lane] + at.
-inline void load_words(const std::byte* const* rows, int at, Ints (&out)[4]) {
+inline void load_words(TileRows rows, int at, Ints (&out)[4]) {
     Ints part[4];  // of rows i, i + 4, i + 8, i + 12
     for (int i = 0; i < 4; ++i) {
         Ints v = _mm512_castsi128_si512(load16(rows[i] + at));
@@ -126,12 +138,23 @@ inline void load_words(const std::byte* const* rows, int at, Ints (&out)[4]) {
         v = _mm512_inserti32x4(v, load16(rows[i + 8] + at), 2);
         part[i] = _mm512_inserti32x4(v, load16(rows[i + 12] + at), 3);
     }
-    const Ints a = _mm512_unpacklo_epi32(part[0], part[1]), b = _mm512_unpackhi_epi32(part[0], part[1]);
-    const Ints c = _mm512_unpacklo_epi32(part[2], part[3]), d = _mm512_unpackhi_epi32(part[2], part[3]);
-    out[0] = _mm512_unpacklo_epi64(a, c);
-    out[1] = _mm512_unpackhi_epi64(a, c);
-    out[2] = _mm512_unpacklo_epi64(b, d);
-    out[3] = _mm512_unpackhi_epi64(b, d);
+    transpose_parts(part, out);
+}
+
+/// The same of 32 bytes.
+inline void load_words(TileRows rows, int at, Ints (&out)[8]) {
+    const auto load32 = [&](int row) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows[row] + at)); };
+    Ints four[2][4];  // word w of rows 8k .. 8k+3 in part 0, of 8k+4 .. 8k+7 in part 2; word 4 + w in parts 1 and 3
+    for (int k = 0; k < 2; ++k) {
+        Ints part[4];
+        for (int i = 0; i < 4; ++i)
+            part[i] = _mm512_inserti64x4(_mm512_castsi256_si512(load32(8 * k + i)), load32(8 * k + 4 + i), 1);
+        transpose_parts(part, four[k]);
+    }
+    for (int w = 0; w < 4; ++w) {
+        out[w] = _mm512_shuffle_i32x4(four[0][w], four[1][w], 0x88);
+        out[4 + w] = _mm512_shuffle_i32x4(four[0][w], four[1][w], 0xdd);
+    }
 }
 
 /// Lane l of the result is make(l).
@@ -264,7 +287,7 @@ inline __m128i load16(const std::byte* p) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
 
-inline void load_words(const std::byte* const* rows, int at, Ints (&out)[4]) {
+inline void load_words(TileRows rows, int at, Ints (&out)[4]) {
     Ints part[4];  // of rows i, i + 4
     for (int i = 0; i < 4; ++i)
         part[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(load16(rows[i] + at)), load16(rows[i + 4] + at), 1);
@@ -274,6 +297,14 @@ inline void load_words(const std::byte* const* rows, int at, Ints (&out)[4]) {
     out[1] = _mm256_unpackhi_epi64(a, c);
     out[2] = _mm256_unpacklo_epi64(b, d);
     out[3] = _mm256_unpackhi_epi64(b, d);
+}
+
+inline void load_words(TileRows rows, int at, Ints (&out)[8]) {
+    Ints half[4];
+    for (int h = 0; h < 2; ++h) {
+        load_words(rows, at + 16 * h, half);
+        for (int i = 0; i < 4; ++i) out[4 * h + i] = half[i];
+    }
 }
 
 template <class Make>
@@ -332,16 +363,16 @@ inline uint32_t read16(const std::byte* p) {
     return v;
 }
 
-inline Ints load_word(const std::byte* const* rows, int at) {
+inline Ints load_word(TileRows rows, int at) {
     return lanes_from([&](int l) { return read32(rows[l] + at); });
 }
-inline Ints load_half_word(const std::byte* const* rows, int at) {
+inline Ints load_half_word(TileRows rows, int at) {
     return lanes_from([&](int l) { return read16(rows[l] + at); });
 }
-inline Ints load_byte(const std::byte* const* rows, int at) {
+inline Ints load_byte(TileRows rows, int at) {
     return lanes_from([&](int l) { return static_cast<uint32_t>(rows[l][at]); });
 }
-inline Floats load_half(const std::byte* const* rows, int at) {
+inline Floats load_half(TileRows rows, int at) {
     return low_halves(load_half_word(rows, at));
 }
 

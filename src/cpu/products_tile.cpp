@@ -50,10 +50,9 @@ void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Column
                    TileScratch& scratch, float* y) {
     const Matrix& m = *tile.matrix;
     const uint64_t row_size = row_bytes(m.type, static_cast<uint64_t>(m.cols));
-    const std::byte* rows[kTileRows];
-    const int last = std::min(kTileRows, m.rows - tile.row) - 1;
-    for (int row = 0; row < kTileRows; ++row)
-        rows[row] = tile.data() + row_size * static_cast<uint64_t>(std::min(row, last));
+    TileRows rows{tile.data(), static_cast<int64_t>(row_size)};
+    const int count = std::min(kTileRows, m.rows - tile.row);
+    if (count < kTileRows) std::memset(scratch.rows, 0, sizeof scratch.rows);
 
     const TypeKernels& type = kernels.of(m.type);
     const bool codes = tile.reads_codes();
@@ -64,10 +63,16 @@ void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Column
         if (ahead)
             prefetch(ahead, ahead_bytes * static_cast<uint64_t>(start) / static_cast<uint64_t>(m.cols),
                      ahead_bytes * static_cast<uint64_t>(start + inputs) / static_cast<uint64_t>(m.cols));
+        const uint64_t segment_size = row_bytes(m.type, static_cast<uint64_t>(inputs));
+        TileRows segment = rows;
+        if (count < kTileRows) {
+            for (int row = 0; row < count; ++row) std::memcpy(scratch.rows[row], rows[row], segment_size);
+            segment = {scratch.rows[0], sizeof scratch.rows[0]};
+        }
         if (codes)
-            type.decode(rows, inputs / 32, scratch.panel);
+            type.decode(segment, inputs / 32, scratch.panel);
         else
-            type.decode_float(rows, inputs, scratch.floats);
+            type.decode_float(segment, inputs, scratch.floats);
         for (int first = 0; first < columns.count; first += kGroupColumns) {
             const int n = columns.group_size(first / kGroupColumns);
             float* out = y + first * kTileRows;
@@ -84,8 +89,7 @@ void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Column
                 kernels.multiply_float[static_cast<size_t>(n - 1)](scratch.floats, inputs, values, start == 0, out);
             }
         }
-        const uint64_t segment_size = row_bytes(m.type, static_cast<uint64_t>(inputs));
-        for (const std::byte*& row : rows) row += segment_size;
+        rows.data += segment_size;
     }
     if (!m.scales) return;
     const float scale = m.scales[tile.which];

@@ -35,7 +35,7 @@ inline int column_groups(int count) {
 /// Copies rows `index` (null: 0, 1, ..) of x into group g of columns that have their own memory.
 void pack_group(const QuantisedRows& x, const int32_t* index, const Columns& columns, int g);
 
-/// The weights of a tile: rows [row, row + 32) of matrix `which` of m. Rows beyond the last repeat it.
+/// The weights of a tile: rows [row, row + 32) of matrix `which`, as far as it has them.
 struct Tile {
     const Matrix* matrix = nullptr;
     int which = 0;
@@ -52,10 +52,11 @@ struct TileScratch {
         Panel panel;
         FloatPanel floats;
     };
+    alignas(64) std::byte rows[kTileRows][kSegmentInputs * sizeof(float)];  // of a tile that has fewer than 32
 };
 
-/// y[c][32] of the tile's rows, the companion scale applied. While it works it asks for the bytes of `next`, the tile
-/// that this thread will multiply after it (null: none).
+/// y[c][32] of the tile's rows, the companion scale applied; zeros for rows that the matrix does not have. While it
+/// works it asks for the bytes of `next`, the tile that this thread will multiply after it (null: none).
 void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Columns& columns, const Tile* next,
                    TileScratch& scratch, float* y);
 
