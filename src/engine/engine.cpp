@@ -56,6 +56,7 @@ struct Engine::Running {
     std::array<int32_t, kMaxWindow> guesses;
     GuessChoice choice;
     int64_t match_length = 0;
+    int32_t watched = 0;  // what the repeat would have guessed
     int first_row = 0;
 
     int prompt_size() const { return static_cast<int>(request.prompt.size()); }
@@ -339,6 +340,8 @@ Result<void> Engine::choose_guesses() {
         if (offer.repeat_guesses > 0 || offer.draft_guesses > 0) r->choice = policy_->choose(offer, others);
         if (r->choice.source == GuessSource::repeats)
             r->conversation->repeats().guess(std::span(r->guesses).first(static_cast<size_t>(r->choice.guesses)));
+        else if (offer.match_length > 0)
+            r->conversation->repeats().guess(std::span(&r->watched, 1));
         if (r->choice.source == GuessSource::draft) askers_.push_back(r);
     }
     return askers_.empty() ? Result<void>{} : ask_draft();
@@ -446,6 +449,8 @@ void Engine::take_tokens(Running& r, int output) {
     r.summary.offered += guesses;
     r.summary.accepted += right;
     if (guesses > 0) policy_->checked(r.choice, r.match_length, right);
+    if (r.choice.source != GuessSource::repeats && r.match_length > 0 && r.request.max_new > 0)
+        policy_->observed(r.match_length, r.watched == r.sequence[static_cast<size_t>(first) + 1]);
 
     r.conversation->keep(std::span(r.keys).subspan(static_cast<size_t>(first), static_cast<size_t>(kept)),
                          facts().recurrent && guesses > 0);

@@ -7,7 +7,8 @@ namespace strata {
 namespace {
 
 constexpr int64_t kRemeasurePlain = 64;     // rounds between looks at what a round without guesses costs
-constexpr int64_t kForgetCost = 512;        // rounds after which a figure is only a hint
+constexpr int64_t kForgetCost = 512;        // rounds after which a figure is no longer believed
+constexpr int64_t kForgetDraft = 256;       // rounds without the draft block after which it gets another chance
 constexpr double kMemory = 1.0 - 1.0 / 48;  // weight of an older case against the next
 constexpr double kUnknownRow = 0.15;        // of a plain round: what another row may cost where nothing is known yet
 constexpr double kMargin = 1.03;            // guesses must promise this much
@@ -52,9 +53,13 @@ void MeasuredGuess::answer_begins(bool alone) {
     answer_ms_ = debt_ms_ = 0;
 }
 
+bool MeasuredGuess::known(int rows) const {
+    const Measured& m = cost_[static_cast<size_t>(rows)];
+    return m.count > 0 && now_ - m.when <= kForgetCost;
+}
+
 double MeasuredGuess::round_cost(int rows) const {
     rows = std::min(rows, kMaxRows);
-    const auto known = [&](int n) { return cost_[static_cast<size_t>(n)].count > 0; };
     const auto at = [&](int n) { return cost_[static_cast<size_t>(n)].median(); };
     if (known(rows)) return at(rows);
     int below = rows - 1, above = rows + 1;
@@ -83,12 +88,17 @@ double MeasuredGuess::ask_cost(int guesses) const {
     return kUnknownRow * round_cost(1) * guesses;
 }
 
+/// A block that has not been asked for long may have become better than it was.
+double MeasuredGuess::draft_rate(int depth) const {
+    const double rate = draft_rates_[static_cast<size_t>(depth)].value();
+    return now_ - asked_draft_ > kForgetDraft ? std::max(rate, 0.5) : rate;
+}
+
 double MeasuredGuess::expected_tokens(GuessSource source, int64_t match_length, int guesses) const {
     double tokens = 1, all_right = 1;
     for (int i = 0; i < guesses; ++i) {
-        const Rate& rate = source == GuessSource::draft ? draft_rates_[static_cast<size_t>(i)]
-                                                        : repeat_rates_[length_class(match_length + i)];
-        all_right *= rate.value();
+        all_right *=
+            source == GuessSource::draft ? draft_rate(i) : repeat_rates_[length_class(match_length + i)].value();
         tokens += all_right;
     }
     return tokens;
@@ -106,9 +116,12 @@ GuessChoice MeasuredGuess::choose(const GuessOffer& offer, int others) {
     if (debt_ms_ > kAllowedDebt * answer_ms_ + kFirstDebt * plain) return {};
     // Tokens a millisecond of the whole round; the others bring one each.
     double best = (others + 1) / plain * kMargin;
+    // A size that was never tried may cost anything: at most twice the largest that is known.
+    int largest = std::min(others + kMaxWindow, kMaxRows);
+    while (largest > others + 1 && !known(largest)) --largest;
     GuessChoice choice;
     const auto consider = [&](GuessSource source, int most) {
-        for (int guesses = 1; guesses <= std::min(most, kMaxWindow - 1); ++guesses) {
+        for (int guesses = 1; guesses <= std::min({most, kMaxWindow - 1, 2 * (largest - others) - 1}); ++guesses) {
             const double ms = round_cost(others + 1 + guesses) + (source == GuessSource::draft ? ask_cost(guesses) : 0);
             const double rate = (others + expected_tokens(source, offer.match_length, guesses)) / ms;
             if (rate <= best) continue;
@@ -128,8 +141,13 @@ void MeasuredGuess::checked(GuessChoice choice, int64_t match_length, int right)
     }
 }
 
+void MeasuredGuess::observed(int64_t match_length, bool right) {
+    repeat_rates_[length_class(match_length)].add(right);
+}
+
 void MeasuredGuess::round_took(int rows, int conversations, int tokens, double ms, int asked, double ask_ms) {
     ++now_;
+    if (asked > 0) asked_draft_ = now_;
     if (rows <= kMaxRows) cost_[static_cast<size_t>(rows)].add(ms - ask_ms, now_);
     if (asked > 0 && asked < kMaxWindow) ask_cost_[static_cast<size_t>(asked)].add(ask_ms, now_);
     answer_ms_ += ms;

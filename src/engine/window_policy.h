@@ -38,6 +38,8 @@ class GuessPolicy {
     virtual GuessChoice choose(const GuessOffer& offer, int others) = 0;
     /// Of the guesses of one conversation the first `right` were right; match_length as offered.
     virtual void checked(GuessChoice /*choice*/, int64_t /*match_length*/, int /*right*/) {}
+    /// A repeat that was not asked would have been right or wrong about the next token.
+    virtual void observed(int64_t /*match_length*/, bool /*right*/) {}
     /// A round of `rows` rows of `conversations` gave `tokens`; asking the draft block for `asked` guesses took ask_ms
     /// of it.
     virtual void round_took(int /*rows*/, int /*conversations*/, int /*tokens*/, double /*ms*/, int /*asked*/,
@@ -55,6 +57,7 @@ class MeasuredGuess : public GuessPolicy {
     void answer_begins(bool alone) override;
     GuessChoice choose(const GuessOffer& offer, int others) override;
     void checked(GuessChoice choice, int64_t match_length, int right) override;
+    void observed(int64_t match_length, bool right) override;
     void round_took(int rows, int conversations, int tokens, double ms, int asked, double ask_ms) override;
 
     /// Milliseconds of a round of `rows`, by measuring or between what was measured.
@@ -81,13 +84,16 @@ class MeasuredGuess : public GuessPolicy {
     double expected_tokens(GuessSource source, int64_t match_length, int guesses) const;
     double ask_cost(int guesses) const;
     bool must_measure(int rows) const;
+    bool known(int rows) const;
+    double draft_rate(int depth) const;
     static size_t length_class(int64_t match_length);
 
     std::array<Measured, kMaxRows + 1> cost_;
     std::array<Measured, kMaxWindow> ask_cost_;
     std::array<Rate, 7> repeat_rates_{{{0.4, 1}, {0.5, 1}, {0.6, 1}, {0.7, 1}, {0.8, 1}, {0.85, 1}, {0.9, 1}}};
     std::array<Rate, kMaxWindow> draft_rates_{{{1.4, 2}, {1.2, 2}, {1.1, 2}, {1, 2}, {1, 2}, {1, 2}, {1, 2}, {1, 2}}};
-    int64_t now_ = 0;  // rounds so far
+    int64_t now_ = 0;          // rounds so far
+    int64_t asked_draft_ = 0;  // when the draft block was asked last
 
     double answer_ms_ = 0;  // the account of the answer
     double debt_ms_ = 0;

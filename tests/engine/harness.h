@@ -106,6 +106,7 @@ class RandomGuess : public GuessPolicy {
     std::mt19937 random_;
 };
 
+/// An engine that remembers nothing and guesses nothing.
 inline EngineLimits plain_limits(int max_context, int prompt_batch) {
     EngineLimits limits;
     limits.max_context = max_context;
@@ -114,16 +115,6 @@ inline EngineLimits plain_limits(int max_context, int prompt_batch) {
     limits.checkpoints = 0;
     limits.drafts = limits.repeats = false;
     return limits;
-}
-
-/// The answer of an engine that remembers nothing and guesses nothing.
-inline Recorder plain_answer(Bench& bench, int max_context, int prompt_batch, EngineRequest request) {
-    auto engine = bench.engine(plain_limits(max_context, prompt_batch));
-    Recorder answer;
-    request.read_calls.clear();
-    engine->submit(std::move(request), answer, {}, true);
-    EXPECT_TRUE(engine->run());
-    return answer;
 }
 
 }  // namespace strata

@@ -19,7 +19,14 @@ struct WalkOptions {
     int parallel = 3;
     int prompt_batch = 64;
     int checkpoint_every = 32;
+    bool fresh_plain = true;  // every comparison with a new engine; false: with one that starts over
 };
+
+/// The seed of a random test: its own, or POLYSTRATA_SEED to run another one (again).
+inline uint32_t seed_or(uint32_t seed) {
+    const char* given = std::getenv("POLYSTRATA_SEED");
+    return given ? static_cast<uint32_t>(std::strtoul(given, nullptr, 10)) : seed;
+}
 
 class RandomWalk {
   public:
@@ -64,17 +71,20 @@ class RandomWalk {
         return ids;
     }
 
-    /// A prompt that has something to do with earlier ones.
+    /// A prompt that has something to do with earlier ones: mostly the last conversation goes on, or an earlier one,
+    /// from its end or from somewhere inside.
     std::vector<int32_t> prompt() {
         std::vector<int32_t> ids;
-        if (!known_.empty() && !one_in(5)) ids = known_[below(static_cast<uint32_t>(known_.size()))];
-        if (!ids.empty() && one_in(2)) ids.resize(1 + below(static_cast<uint32_t>(ids.size())));
-        if (ids.empty() || !one_in(4)) {
-            const auto more = random_tokens(1 + static_cast<int>(below(40)));
+        if (!known_.empty() && !one_in(6))
+            ids = one_in(2) ? known_.back() : known_[below(static_cast<uint32_t>(known_.size()))];
+        if (static_cast<int>(ids.size()) >= o_.longest_prompt) ids.clear();
+        if (!ids.empty() && one_in(3)) ids.resize(1 + below(static_cast<uint32_t>(ids.size())));
+        const bool again = !ids.empty() && one_in(5);  // the same prompt, or a part of it, as it is
+        if (!again) {
+            const auto more = random_tokens(1 + static_cast<int>(below(static_cast<uint32_t>(o_.longest_prompt / 4))));
             ids.insert(ids.end(), more.begin(), more.end());
         }
-        if (static_cast<int>(ids.size()) > o_.longest_prompt)
-            ids.resize(1 + below(static_cast<uint32_t>(o_.longest_prompt)));
+        if (static_cast<int>(ids.size()) > o_.longest_prompt) ids.resize(static_cast<size_t>(o_.longest_prompt));
         return ids;
     }
 
@@ -99,17 +109,29 @@ class RandomWalk {
         }
         if (one_in(6)) s.dry_multiplier = 0.5f;
         if (one_in(6)) s.bias = {{static_cast<int32_t>(below(10)), 2.0f}};
-        if (one_in(4)) r.follow = random_tokens(static_cast<int>(below(12)));
+        if (one_in(6)) r.follow = random_tokens(static_cast<int>(below(12)));
+        if (one_in(3)) repeat_itself(r);
         if (one_in(4)) r.stop_ids = random_tokens(2);
         if (one_in(4)) r.turn_at = below(static_cast<uint32_t>(r.prompt.size()));
         r.draft = !one_in(5);
         r.repeats = !one_in(5);
         r.cache = !one_in(6);
         if (one_in(3))
-            for (int left = static_cast<int>(r.prompt.size()); left > 0; left -= r.read_calls.back())
+            for (auto left = static_cast<int>(r.prompt.size()); left > 0; left -= r.read_calls.back())
                 r.read_calls.push_back(1 +
                                        static_cast<int>(below(static_cast<uint32_t>(std::min(left, o_.prompt_batch)))));
         return r;
+    }
+
+    /// The prompt ends in a pattern that the forced answer continues, now and then with a slip: windows of which a
+    /// beginning is right.
+    void repeat_itself(EngineRequest& r) {
+        const auto pattern = random_tokens(2 + static_cast<int>(below(5)));
+        const size_t period = pattern.size();
+        for (size_t i = 0; i < 2 * period; ++i) r.prompt.push_back(pattern[i % period]);
+        r.follow.clear();
+        for (int i = static_cast<int>(below(static_cast<uint32_t>(o_.longest_answer))); i > 0; --i)
+            r.follow.push_back(one_in(8) ? random_tokens(1)[0] : pattern[r.follow.size() % period]);
     }
 
     struct Asked {
@@ -164,8 +186,7 @@ class RandomWalk {
             EXPECT_TRUE(asked.stops);
             ++cancelled;
         }
-        EngineRequest same = asked.request;
-        const Recorder want = plain_answer(bench_, o_.max_context, o_.prompt_batch, same);
+        const Recorder want = plain_answer(asked.request);
         ASSERT_TRUE(want.summary);
         ASSERT_LE(got.tokens.size(), want.tokens.size());
         for (size_t i = 0; i < got.tokens.size(); ++i) ASSERT_EQ(got.tokens[i], want.tokens[i]) << "token " << i;
@@ -181,6 +202,17 @@ class RandomWalk {
         ASSERT_EQ(got.tokens.size(), want.tokens.size());
         EXPECT_EQ(got.summary->stop_id, want.summary->stop_id);
         ASSERT_EQ(got.summary->state_hash, want.summary->state_hash);
+    }
+
+    /// The answer of an engine that remembers nothing and guesses nothing, one after the other.
+    Recorder plain_answer(EngineRequest request) {
+        if (!plain_) plain_ = bench_.engine(plain_limits(o_.max_context, o_.prompt_batch));
+        Recorder answer;
+        request.read_calls.clear();
+        plain_->submit(std::move(request), answer, {}, true);
+        EXPECT_TRUE(plain_->run());
+        if (o_.fresh_plain) plain_.reset();
+        return answer;
     }
 
     void save_and_load() {
@@ -199,7 +231,7 @@ class RandomWalk {
     const WalkOptions o_;
     std::mt19937 random_;
     std::filesystem::path file_;
-    std::unique_ptr<Engine> engine_;
+    std::unique_ptr<Engine> engine_, plain_;
     std::vector<std::vector<int32_t>> known_;  // prompts with their answers
 };
 

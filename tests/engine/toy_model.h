@@ -151,7 +151,7 @@ class ToyModel : public Model, public DraftBlock {
     void finish(Call& call) override {
         call.hidden = call.scratch->rows(call.rows, kWidth);
         for (int t = 0; t < call.rows; ++t) set(call.hidden, t, get(call.residual, t));
-        write_logits(call, [&](int t) { return get(call.hidden, t); });
+        write_logits(call, 2, [&](int t) { return get(call.hidden, t); });
     }
 
     // Row p of the block keeps what it was made from: the token at p and the hidden row before it.
@@ -168,7 +168,7 @@ class ToyModel : public Model, public DraftBlock {
         fill(call, before);
         call.hidden = call.scratch->rows(call.rows, kWidth);
         for (int t = 0; t < call.rows; ++t) set(call.hidden, t, get(before, t));
-        write_logits(call, [](int) { return uint64_t{0}; });
+        write_logits(call, 0, [](int) { return uint64_t{0}; });
     }
 
     /// The block's row at `row`, for tests that compare them.
@@ -222,14 +222,16 @@ class ToyModel : public Model, public DraftBlock {
         if (!span.log) block = running;
     }
 
+    /// The token that follows from the last one gets a bonus over the noise of the row's hash; without noise where
+    /// `noise` is 0.
     template <class Hash>
-    void write_logits(Call& call, Hash hash) {
+    void write_logits(Call& call, float noise, Hash hash) {
         call.logits = call.scratch->rows(static_cast<int>(call.outputs.size()), shape_.vocabulary);
         for (int i = 0; i < call.logits.rows; ++i) {
             const int t = call.outputs[static_cast<size_t>(i)];
             float* out = call.logits.data + i * call.logits.stride;
             for (int v = 0; v < shape_.vocabulary; ++v)
-                out[v] = static_cast<float>(uniform_noise(hash(t), 1, static_cast<uint64_t>(v))) * 2;
+                out[v] = static_cast<float>(uniform_noise(hash(t), 1, static_cast<uint64_t>(v))) * noise;
             out[(call.tokens[static_cast<size_t>(t)] * 5 + 3) % shape_.vocabulary] += 1.4f;
         }
     }
