@@ -14,7 +14,7 @@ struct WalkOptions {
     uint32_t seed = 1;
     int steps = 1000;  // requests
     int max_context = 512;
-    int longest_prompt = 160;
+    int longest_prompt = 240;
     int longest_answer = 24;
     int parallel = 3;
     int prompt_batch = 64;
@@ -139,6 +139,7 @@ class RandomWalk {
         Recorder answer;
         CancelFlag cancel = std::make_shared<std::atomic<bool>>(false);
         bool stops = false;
+        bool hash = false;  // asking for it settles the state: not always
     };
 
     /// Some requests at once, then their comparison.
@@ -150,8 +151,9 @@ class RandomWalk {
         for (int i = 0; i < count; ++i) {
             auto& asked = *all.emplace_back(std::make_unique<Asked>());
             asked.request = request();
+            asked.hash = one_in(2);
             stop_somewhere(asked);
-            engine_->submit(asked.request, asked.answer, asked.cancel, true);
+            engine_->submit(asked.request, asked.answer, asked.cancel, asked.hash);
         }
         EXPECT_TRUE(engine_->run());
         bench_.model().on_layer = nullptr;
@@ -201,7 +203,9 @@ class RandomWalk {
         if (got.summary->finish == AnswerSummary::Finish::cancel) return;
         ASSERT_EQ(got.tokens.size(), want.tokens.size());
         EXPECT_EQ(got.summary->stop_id, want.summary->stop_id);
-        ASSERT_EQ(got.summary->state_hash, want.summary->state_hash);
+        if (asked.hash) {
+            ASSERT_EQ(got.summary->state_hash, want.summary->state_hash);
+        }
     }
 
     /// The answer of an engine that remembers nothing and guesses nothing, one after the other.

@@ -89,7 +89,7 @@ struct ToyShape {
     int context = 4096;
 };
 
-/// Layer 0 writes a cache row and reads all; layer 1 a ring row and reads the window; layer 2 moves the block on. A
+/// Layer 0 moves the block on; layer 1 writes a cache row and reads all; layer 2 a ring row and reads the window. A
 /// row's hash goes through them in its residual. The likeliest next token follows from the last one, so that answers
 /// have repetitions; the hash of the whole state decides often enough what comes instead.
 class ToyModel : public Model, public DraftBlock {
@@ -137,9 +137,9 @@ class ToyModel : public Model, public DraftBlock {
 
     void layer(int index, Call& call) override {
         for (const Span& span : call.spans) {
-            if (index == 0) cache_layer(span, call);
-            if (index == 1 && ring_ >= 0) ring_layer(span, call);
-            if (index == 2 && block_ >= 0) block_layer(span, call);
+            if (index == 0 && block_ >= 0) block_layer(span, call);
+            if (index == 1) cache_layer(span, call);
+            if (index == 2 && ring_ >= 0) ring_layer(span, call);
         }
     }
 
