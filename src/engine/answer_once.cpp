@@ -37,7 +37,8 @@ double per_second(int count, double ms) {
 
 class OnceAnswer : public Answer {
   public:
-    OnceAnswer(const PolyOptions& options, std::FILE* logits) : options_(options), logits_(logits) {}
+    OnceAnswer(const PolyOptions& options, bool on_card, std::FILE* logits)
+        : options_(options), on_card_(on_card), logits_(logits) {}
 
     void logits(int, std::span<const float> values) override {
         if (std::fwrite(values.data(), sizeof(float), values.size(), logits_) != values.size()) write_failed_ = true;
@@ -95,7 +96,8 @@ class OnceAnswer : public Answer {
             ",\"write_ms\":" + decimal(s.decode_ms) + ",\"read_tps\":" + decimal(per_second(read, s.prompt_ms)) +
             ",\"write_tps\":" + decimal(per_second(s.generated, s.decode_ms)) +
             ",\"guesses_offered\":" + number_text(s.offered) + ",\"guesses_right\":" + number_text(s.accepted) +
-            ",\"expert_uses\":" + number_text(s.expert_uses) + ",\"expert_hits\":0";
+            ",\"expert_uses\":" + number_text(s.expert_uses) +
+            ",\"expert_hits\":" + number_text(on_card_ ? s.expert_uses : 0);
         if (s.state_hash) line += ",\"state_hash\":\"" + hex(*s.state_hash) + "\"";
         line += ",\"stop\":\"" + std::string(stop) + "\",\"reused\":" + number_text(s.reused) +
                 ",\"read_calls\":" + number_text(s.read_calls) + ",\"windows\":" + number_text(s.windows) +
@@ -104,6 +106,7 @@ class OnceAnswer : public Answer {
     }
 
     const PolyOptions& options_;
+    const bool on_card_;  // every expert is found there
     std::FILE* logits_;
     bool write_failed_ = false;
     std::optional<AnswerSummary> summary_;
@@ -116,9 +119,9 @@ void print_ready(const OpenedEngine& opened) {
     const std::string line =
         "{\"event\":\"ready\",\"architecture\":" + json_text(facts.architecture) +
         ",\"layers\":" + number_text(facts.layers) + ",\"device\":" + json_text(device.name) +
-        ",\"load_ms\":" + decimal(opened.load_ms) +
-        ",\"experts_total\":" + number_text(static_cast<int64_t>(facts.expert_layers) * facts.experts) +
-        ",\"experts_cached\":0,\"vocabulary\":" + number_text(facts.vocabulary) +
+        ",\"load_ms\":" + decimal(opened.load_ms) + ",\"experts_total\":" + number_text(opened.experts_total()) +
+        ",\"experts_cached\":" + number_text(opened.on_card() ? opened.experts_total() : 0) +
+        ",\"vocabulary\":" + number_text(facts.vocabulary) +
         ",\"max_context\":" + number_text(opened.engine->limits().max_context) +
         ",\"threads\":" + number_text(device.threads) +
         ",\"draft\":" + (opened.engine->has_draft() ? "\"block\"" : "\"none\"") + ",\"kv\":" + json_text(opened.kv) +
@@ -146,7 +149,7 @@ int answer_once(OpenedEngine& opened, const PolyOptions& options, const CancelFl
             return complain(loaded.error());
 
     if (options.json) print_ready(opened);
-    OnceAnswer answer(options, logits);
+    OnceAnswer answer(options, opened.on_card(), logits);
     opened.engine->submit(std::move(*request), answer, interrupt, options.state_hash);
     const auto ran = opened.engine->run();
     if (logits && (std::fclose(logits) != 0 || answer.write_failed()))

@@ -9,7 +9,7 @@ namespace strata {
 namespace {
 
 constexpr int kFirstCapacity = 256;  // rows of a new conversation, before it grows
-constexpr int kWorthKeeping = 256;    // rows that a cut would lose and that are parked or left in their slot instead
+constexpr int kWorthKeeping = 256;   // rows that a cut would lose and that are parked or left in their slot instead
 
 }  // namespace
 

@@ -26,6 +26,8 @@ Result<std::unique_ptr<Device>> make_device(const PolyOptions& options, [[maybe_
         auto card = make_cuda_device();
         if (card && file_bytes + file_bytes / 10 < (*card)->facts().memory_total) return card;
     }
+#else
+    if (options.device == "cuda") return device_error("--device cuda: this build has no CUDA device; use --device cpu");
 #endif
     CpuOptions cpu;
     cpu.threads = options.threads > 0 ? static_cast<int>(options.threads) : default_threads();
@@ -53,6 +55,11 @@ std::vector<int32_t> end_ids(const gguf::File& file, int vocabulary) {
 
 }  // namespace
 
+int64_t OpenedEngine::experts_total() const {
+    const ModelFacts& facts = model->facts();
+    return static_cast<int64_t>(facts.expert_layers) * facts.experts;
+}
+
 uint64_t OpenedEngine::model_id() const {
     constexpr size_t kSamples = 32, kBytes = 64;
     const gguf::Identity identity = file->identity();
@@ -74,6 +81,7 @@ Result<std::unique_ptr<OpenedEngine>> open_engine(const PolyOptions& options) {
     opened->kv = options.kv;
     STRATA_TRY_ASSIGN(opened->file, gguf::File::open(options.model));
     STRATA_TRY_ASSIGN(opened->device, make_device(options, opened->file->total_size()));
+    STRATA_TRY(options.card.check(opened->on_card()));
 
     // Two models: a dry run of one on a device that computes nothing tells the scratch that calls of the other need.
     ModelOptions model{.cache_type = cache_type(options.kv), .max_call_rows = options.limits(0).runner().rows};

@@ -24,6 +24,9 @@ struct OpenedEngine {
     uint64_t scratch_bytes = 0;
     uint64_t conversation_bytes = 0;  // of a conversation of max_context rows
 
+    /// Whether the model is in a card's memory.
+    bool on_card() const { return device->facts().memory_total > 0; }
+    int64_t experts_total() const;
     /// A number that tells this model from others, for saved conversations: from the file's header and samples of its
     /// weights.
     uint64_t model_id() const;

@@ -12,16 +12,15 @@
 namespace strata {
 namespace {
 
-/// Settings of a card's memory and of experts outside of it. The CPU device has neither: a value that asks for
-/// something is refused.
-struct CardFlags {
-    std::string expert_vram, reserve, sim_vram, stage, stage_ahead, share, profile, tail_skip, skip_weight, bias;
+/// Flags that are accepted and do nothing, or only one thing.
+struct OtherFlags {
     std::string swaps, draft_model;
     bool swaps_off = false;
     bool serve = false;
 };
 
-void declare(FlagTable& table, PolyOptions& o, CardFlags& card) {
+void declare(FlagTable& table, PolyOptions& o, OtherFlags& other) {
+    CardFlags& card = o.card;
     table.group("Both ways of running:");
     table.text("--model", "FILE", o.model, "the GGUF file; of a split set any part");
     table.choice("--device", {"auto", "cpu", "cuda", "sim"}, o.device, "where the model runs");
@@ -34,7 +33,7 @@ void declare(FlagTable& table, PolyOptions& o, CardFlags& card) {
     table.choice("--simd", {"auto", "scalar", "avx2", "avx512"}, o.simd,
                  "instruction set, for checks: all give the same bits");
     table.enable("--quiet", o.quiet, "no lines for people on standard error");
-    table.enable("--serve", card.serve, "serve the line protocol: what happens without --tokens anyway");
+    table.enable("--serve", other.serve, "serve the line protocol: what happens without --tokens anyway");
     table.enable("--help", o.help, "this text");
 
     table.group("Guesses, checked several in one call; they change no answer:");
@@ -44,7 +43,7 @@ void declare(FlagTable& table, PolyOptions& o, CardFlags& card) {
                  "when to guess: where measuring says that it pays, or whenever there is one");
     table.disable("--no-draft", o.draft, "no guesses from the file's draft block");
     table.disable("--no-repeats", o.repeats, "no guesses from repeats of the context");
-    table.text("--draft-model", "FILE", card.draft_model, "a draft model in a file of its own (not supported)");
+    table.text("--draft-model", "FILE", other.draft_model, "a draft model in a file of its own (not supported)");
 
     table.group("What is remembered between requests:");
     table.number("--prompt-cache-every", "N", 0, 1 << 24, o.checkpoint_every,
@@ -61,19 +60,19 @@ void declare(FlagTable& table, PolyOptions& o, CardFlags& card) {
     table.group("Experts and a card's memory (need a card):");
     table.text("--expert-vram", "MIB|all|none", card.expert_vram,
                "size of the expert cache (what is free less the reserve)");
-    table.text("--vram-reserve-mib", "N", card.reserve, "memory of the card left to others");
-    table.text("--sim-vram-mib", "N", card.sim_vram, "memory of the simulated card");
+    table.text("--vram-reserve-mib", "N", card.reserve_mib, "memory of the card left to others");
+    table.text("--sim-vram-mib", "N", card.sim_vram_mib, "memory of the simulated card");
     table.text("--expert-profile", "FILE", card.profile, "counts of earlier use: fills the expert cache, is updated");
-    table.enable("--no-swaps", card.swaps_off, "the expert cache stays as loaded");
-    table.text("--expert-swaps", "0|1", card.swaps, "0: as --no-swaps");
-    table.text("--stage-mib", "N", card.stage, "staging buffer for experts outside the card while reading");
+    table.enable("--no-swaps", other.swaps_off, "the expert cache stays as loaded");
+    table.text("--expert-swaps", "0|1", other.swaps, "0: as --no-swaps");
+    table.text("--stage-mib", "N", card.stage_mib, "staging buffer for experts outside the card while reading");
     table.text("--stage-ahead", "N", card.stage_ahead, "calls of at least N rows copy experts before routing is known");
-    table.text("--cpu-share", "F|auto", card.share,
+    table.text("--cpu-share", "F|auto", card.cpu_share,
                "share of a small call's experts outside the card that the CPU computes");
     table.text("--tail-skip", "N", card.tail_skip,
                "leave out experts outside the card ranked beyond N; changes answers (0: off)");
     table.text("--skip-weight", "F", card.skip_weight, "the same by weight; changes answers (0: off)");
-    table.text("--cache-bias", "F", card.bias, "prefer cached experts by so much; changes answers (0: off)");
+    table.text("--cache-bias", "F", card.cache_bias, "prefer cached experts by so much; changes answers (0: off)");
 
     table.group("Answering once:");
     table.text("--tokens", "1,2,3", o.tokens, "the prompt's ids: answer them and exit");
@@ -105,30 +104,6 @@ void declare(FlagTable& table, PolyOptions& o, CardFlags& card) {
 
 bool is_zero(const std::string& value) {
     return value.empty() || parse_number(value) == 0.0;
-}
-
-/// Flags of the card whose value asks for what the device cannot give: the CPU has no card, and a card holds all experts.
-Result<void> refuse_card_flags(const CardFlags& card, const std::string& device) {
-    const auto refuse = [&](const char* flag) {
-        return device_error(std::string(flag) + (device == "cuda"
-                                                     ? " shares a model between card and CPU, and --device cuda holds it whole: leave it out"
-                                                     : " needs a card, and this engine runs on the CPU: leave it out"));
-    };
-    const bool all = card.expert_vram.empty() || card.expert_vram == "all";
-    const bool none = card.expert_vram == "none" || is_zero(card.expert_vram);
-    if (device == "cuda" ? !all : !none) return refuse("--expert-vram");
-    if (!is_zero(card.reserve)) return refuse("--vram-reserve-mib");
-    if (!card.sim_vram.empty()) return refuse("--sim-vram-mib");
-    if (!card.profile.empty()) return refuse("--expert-profile");
-    if (!is_zero(card.stage)) return refuse("--stage-mib");
-    if (!card.stage_ahead.empty()) return refuse("--stage-ahead");
-    if (!card.share.empty()) return refuse("--cpu-share");
-    if (!is_zero(card.tail_skip)) return refuse("--tail-skip");
-    if (!is_zero(card.skip_weight)) return refuse("--skip-weight");
-    if (!is_zero(card.bias)) return refuse("--cache-bias");
-    if (!card.draft_model.empty())
-        return usage_error("--draft-model: draft models in a file of their own are not supported");
-    return {};
 }
 
 Result<void> check(const FlagTable& table, const PolyOptions& o) {
@@ -191,6 +166,27 @@ std::set<int> cpu_list(const std::string& path) {
 }
 
 }  // namespace
+
+Result<void> CardFlags::check(bool on_card) const {
+    const auto refuse = [&](const char* flag) {
+        return device_error(std::string(flag) +
+                            (on_card ? ": this engine keeps all experts in the card's memory; leave it out"
+                                     : " needs a card, and this engine runs on the CPU: leave it out"));
+    };
+    const bool all = expert_vram == "all",
+               none = expert_vram == "none" || (!expert_vram.empty() && is_zero(expert_vram));
+    if (!expert_vram.empty() && !(on_card ? all : none)) return refuse("--expert-vram");
+    if (!is_zero(reserve_mib)) return refuse("--vram-reserve-mib");
+    if (!sim_vram_mib.empty()) return refuse("--sim-vram-mib");
+    if (!profile.empty()) return refuse("--expert-profile");
+    if (!is_zero(stage_mib)) return refuse("--stage-mib");
+    if (!stage_ahead.empty()) return refuse("--stage-ahead");
+    if (!cpu_share.empty()) return refuse("--cpu-share");
+    if (!is_zero(tail_skip)) return refuse("--tail-skip");
+    if (!is_zero(skip_weight)) return refuse("--skip-weight");
+    if (!is_zero(cache_bias)) return refuse("--cache-bias");
+    return {};
+}
 
 int default_threads() {
     cpu_set_t allowed;
@@ -271,26 +267,25 @@ Result<EngineRequest> PolyOptions::request() const {
 
 Result<PolyOptions> parse_poly_options(const std::vector<std::string>& arguments) {
     PolyOptions options;
-    CardFlags card;
+    OtherFlags other;
     FlagTable table;
-    declare(table, options, card);
+    declare(table, options, other);
     STRATA_TRY(table.parse(arguments));
     if (options.help) return options;
     STRATA_TRY(check(table, options));
 #ifndef POLYSTRATA_CUDA
-    if (options.device == "cuda") return device_error("--device cuda: this build has no CUDA device; use --device cpu");
-#endif
-    if (options.device == "sim")
+    if (!other.draft_model.empty())
+        return usage_error("--draft-model: draft models in a file of their own are not supported");
+    if (!options.card.sim_vram_mib.empty() || options.device == "sim")
         return device_error("--device sim: this build has no simulated card; use --device cpu");
-    STRATA_TRY(refuse_card_flags(card, options.device));
     return options;
 }
 
 std::string poly_help() {
     PolyOptions options;
-    CardFlags card;
+    OtherFlags other;
     FlagTable table;
-    declare(table, options, card);
+    declare(table, options, other);
     return table.help(
         "strata-poly --model FILE [flags]                      serves the line protocol (docs/protocol.md)\n"
         "strata-poly --model FILE --tokens 1,2,3 [flags]       answers once and exits\n"

@@ -10,6 +10,15 @@
 
 namespace strata {
 
+/// Settings of a card's memory and of the experts outside of it, as given; empty: not given.
+struct CardFlags {
+    std::string expert_vram, reserve_mib, sim_vram_mib, stage_mib, stage_ahead, cpu_share, profile, tail_skip,
+        skip_weight, cache_bias;
+
+    /// Refuses what the device cannot do. `on_card`: the whole model is in a card's memory.
+    Result<void> check(bool on_card) const;
+};
+
 struct PolyOptions {
     // Both ways of running.
     std::string model;
@@ -29,6 +38,7 @@ struct PolyOptions {
     int64_t park_mib = 0;
     int64_t park_slots = 4;
     int64_t park_min_free_mib = 2560;
+    CardFlags card;
     bool quiet = false;
     bool help = false;
 

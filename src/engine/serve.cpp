@@ -59,7 +59,8 @@ class Output {
 /// A request on its way: writes its replies.
 class LineAnswer : public Answer {
   public:
-    LineAnswer(Output& output, std::optional<uint64_t> id) : output_(output), id_(id) {}
+    LineAnswer(Output& output, std::optional<uint64_t> id, bool on_card)
+        : output_(output), id_(id), on_card_(on_card) {}
 
     void progress(int rows, int total) override {
         put(Progress{rows, total});
@@ -84,6 +85,7 @@ class LineAnswer : public Answer {
         d.accepted = s.accepted;
         d.offered = s.offered;
         d.reused = s.reused;
+        d.hits = on_card_ ? s.expert_uses : 0;
         d.lookups = s.expert_uses;
         d.more["seed"] = number_text(s.seed);
         d.more["read_calls"] = number_text(s.read_calls);
@@ -108,6 +110,7 @@ class LineAnswer : public Answer {
 
     Output& output_;
     const std::optional<uint64_t> id_;
+    const bool on_card_;  // every expert is found there
     bool ended_ = false;
 };
 
@@ -325,9 +328,9 @@ class Server {
         info["arch"] = facts.architecture;
         info["device"] = opened_.device->facts().name;
         info["layers"] = number_text(facts.layers);
-        info["experts_total"] = number_text(static_cast<int64_t>(facts.expert_layers) * facts.experts);
-        info["expert_slots"] = "0";
-        info["expert_cache_mib"] = "0";
+        info["experts_total"] = number_text(opened_.experts_total());
+        info["expert_slots"] = opened_.on_card() ? info["experts_total"] : "0";
+        if (opened_.on_card()) info["vram_total_mib"] = number_text(opened_.device->facts().memory_total >> 20);
         info["kv"] = opened_.kv;
         info["draft"] = engine_.has_draft() ? "block" : "none";
         info["window"] = number_text(limits.window > 0 ? limits.window : kMaxWindow);
@@ -370,7 +373,7 @@ class Server {
     void submit(Arrival& arrival) {
         EngineRequest request;
         static_cast<GenerateRequest&>(request) = std::move(std::get<Generate>(arrival.command.what).request);
-        open_.push_back({std::make_unique<LineAnswer>(output_, arrival.command.id), arrival.cancel,
+        open_.push_back({std::make_unique<LineAnswer>(output_, arrival.command.id, opened_.on_card()), arrival.cancel,
                          arrival.command.id.has_value()});
         engine_.submit(std::move(request), *open_.back().answer, arrival.cancel);
     }
@@ -388,7 +391,8 @@ class Server {
         if (command.error)
             error = *command.error;
         else if (std::holds_alternative<Vram>(command.what))
-            error = "this engine runs on the CPU: there is no memory of a card to share";
+            error = opened_.on_card() ? "this engine keeps all experts in the card's memory: there is none to give back"
+                                      : "this engine runs on the CPU: there is no memory of a card to share";
         else if (std::holds_alternative<SaveProfile>(command.what))
             reply.what = Info{{{"profile", "0"}}};
         else if (const auto* save = std::get_if<SaveConversation>(&command.what))
