@@ -87,6 +87,8 @@ std::vector<Type> by_rule(const MixModel& model, Rule rule) {
             type = *tensor.fixed;
         else if (rest == "output.weight" || rest == "token_embd.weight")
             type = fitting_type(outer(rest, has_output), static_cast<int64_t>(tensor.dims[0]));
+        else if (rest == "per_layer_token_embd.weight")
+            type = Type::iq4_nl;  // a huge table of short rows: as published files have it
         else
             type = fitting_type(rule(block, rest, trunk), static_cast<int64_t>(tensor.dims[0]));
         types.push_back(type);

@@ -37,6 +37,7 @@ class Model {
     void flag(std::string_view key, bool value) { keys.set<bool>(full(key), value); }
     void text(std::string_view key, std::string_view value) { keys.set_string(full(key), value); }
     void i32s(std::string_view key, const std::vector<int32_t>& values) { keys.set_array<int32_t>(full(key), values); }
+    void f32s(std::string_view key, const std::vector<float>& values) { keys.set_array<float>(full(key), values); }
     void u64s(std::string_view key, const std::vector<uint64_t>& values) {
         keys.set_array<uint64_t>(full(key), values);
     }
@@ -107,7 +108,9 @@ void build_lfm2_8b(Model& model, int layers);
 void build_kolibri1(Model& model, int layers);
 void build_flint(Model& model, int layers);
 void build_deepseek4(Model& model, int layers);
+void build_deepseek4_draft(Model& model, int layers);
 void build_glm5_next(Model& model, int layers);
 void build_qwen4exp(Model& model, int layers);
+void build_qwen4exp_draft(Model& model, int layers);
 
 }  // namespace strata::synth

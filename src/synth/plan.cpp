@@ -49,6 +49,11 @@ const std::vector<ModelPreset>& model_presets() {
         {"lfm2-8b-a1b", "LFM2-8B-A1B", "lfm2moe", 24, 1, build_lfm2_8b},
         {"kolibri-1", "Kolibri 1 78B-A3.5B", "kolibri1", 50, 1, build_kolibri1},
         {"flint-40b-a2.5b", "Flint 40B-A2.5B", "flint", 49, 1, build_flint},
+        {"deepseek-v4-flash", "DeepSeek V4 Flash", "deepseek4", 43, 1, build_deepseek4},
+        {"deepseek-v4-flash-draft", "DeepSeek V4 Flash draft block", "deepseek4", 43, 1, build_deepseek4_draft},
+        {"glm-5.3-flash", "GLM 5.3 Flash", "glm5-next", 45, 1, build_glm5_next},
+        {"qwen3.8-flash-next", "Qwen3.8-Flash-Next", "qwen4exp", 48, 1, build_qwen4exp},
+        {"qwen3.8-flash-next-draft", "Qwen3.8-Flash-Next draft block", "qwen4exp", 48, 1, build_qwen4exp_draft},
     };
     return presets;
 }

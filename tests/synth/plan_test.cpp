@@ -37,6 +37,11 @@ TEST(SynthPlan, TensorsAndParametersAreThoseOfTheRealModels) {
     EXPECT_EQ(plan_of("kolibri-1", "q4_k_m").parameters, 78103074560u);
     EXPECT_EQ(plan_of("flint-40b-a2.5b", "q8_0").parameters, 39785287456u);
     EXPECT_NEAR(static_cast<double>(plan_of("lfm2-8b-a1b", "q8_0").parameters), 8.34e9, 5e6);
+    EXPECT_EQ(plan_of("deepseek-v4-flash", "q8_0").contents.tensors.size(), 1328u);
+    EXPECT_NEAR(static_cast<double>(plan_of("deepseek-v4-flash", "q8_0").parameters), 284.3e9, 5e7);
+    EXPECT_EQ(plan_of("glm-5.3-flash", "q8_0").contents.tensors.size(), 1412u);
+    EXPECT_NEAR(static_cast<double>(plan_of("glm-5.3-flash", "q8_0").parameters), 320.8e9, 5e7);
+    EXPECT_NEAR(static_cast<double>(plan_of("glm-5.3-flash", "q8_0", 0, false).parameters), 313.3e9, 5e7);
 }
 
 TEST(SynthPlan, SizesAreThoseOfPublishedFiles) {
@@ -48,6 +53,8 @@ TEST(SynthPlan, SizesAreThoseOfPublishedFiles) {
     EXPECT_NEAR(gigabytes(plan_of("gemma-4-26b-a4b-assistant", "q8_0")), 0.46, 0.005);
     EXPECT_NEAR(gigabytes(plan_of("flint-40b-a2.5b", "q8_0")), 42.34, 0.05);
     EXPECT_NEAR(gigabytes(plan_of("lfm2.5-24b-a2b", "q8_0")), 25.5, 0.05);
+    EXPECT_NEAR(gigabytes(plan_of("deepseek-v4-flash", "ud-iq2_xxs")), 90.9, 0.05);
+    EXPECT_NEAR(gigabytes(plan_of("qwen3.8-flash-next-draft", "q8_0")), 2.79, 0.02);
 }
 
 TEST(SynthPlan, MixesGiveTheTypesThatTheyName) {
@@ -79,6 +86,18 @@ TEST(SynthPlan, EveryPresetTakesEveryMix) {
             for (size_t i = 0; i < model->slots.size(); ++i)
                 EXPECT_TRUE(gguf::tensor_bytes({model->slots[i].name, mix->types[i], model->slots[i].dims}).ok())
                     << preset.name << " " << name << " " << model->slots[i].name;
+        }
+    }
+}
+
+TEST(SynthPlan, EveryPresetCanBeCut) {
+    for (const PresetName& preset : presets()) {
+        if (preset.name.ends_with("assistant")) continue;  // four layers are what a draft model has
+        for (const int layers : {1, 2, 5}) {
+            const auto model = shapes({.preset = std::string(preset.name), .layers = layers});
+            ASSERT_TRUE(model.ok()) << model.error().message;
+            for (const Slot& slot : model->slots)
+                EXPECT_LE(split_block_name(slot.name).block, layers) << preset.name << " " << slot.name;
         }
     }
 }
