@@ -28,20 +28,36 @@ Type type_of(const Plan& plan, std::string_view name) {
     return Type::i64;
 }
 
+struct Counts {
+    size_t tensors;
+    uint64_t parameters;
+};
+Counts counts_of(std::string preset, bool draft = true) {
+    const auto model = shapes({.preset = std::move(preset), .draft = draft});
+    EXPECT_TRUE(model.ok());
+    Counts counts{model->slots.size(), 0};
+    for (const Slot& slot : model->slots) {
+        uint64_t elements = 1;
+        for (const uint64_t dim : slot.dims) elements *= dim;
+        counts.parameters += elements;
+    }
+    return counts;
+}
+
 TEST(SynthPlan, TensorsAndParametersAreThoseOfTheRealModels) {
-    EXPECT_EQ(plan_of("qwen3.6-35b-a3b", "q8_0").contents.tensors.size(), 753u);
-    EXPECT_EQ(plan_of("qwen3.6-35b-a3b", "q8_0", 0, false).contents.tensors.size(), 733u);
-    EXPECT_EQ(plan_of("gemma-4-26b-a4b", "q8_0").contents.tensors.size(), 658u);
-    EXPECT_EQ(plan_of("gemma-4-26b-a4b-assistant", "q8_0").contents.tensors.size(), 49u);
-    EXPECT_EQ(plan_of("kolibri-1", "q4_k_m").contents.tensors.size(), 903u);
-    EXPECT_EQ(plan_of("kolibri-1", "q4_k_m").parameters, 78103074560u);
-    EXPECT_EQ(plan_of("flint-40b-a2.5b", "q8_0").parameters, 39785287456u);
-    EXPECT_NEAR(static_cast<double>(plan_of("lfm2-8b-a1b", "q8_0").parameters), 8.34e9, 5e6);
-    EXPECT_EQ(plan_of("deepseek-v4-flash", "q8_0").contents.tensors.size(), 1328u);
-    EXPECT_NEAR(static_cast<double>(plan_of("deepseek-v4-flash", "q8_0").parameters), 284.3e9, 5e7);
-    EXPECT_EQ(plan_of("glm-5.3-flash", "q8_0").contents.tensors.size(), 1412u);
-    EXPECT_NEAR(static_cast<double>(plan_of("glm-5.3-flash", "q8_0").parameters), 320.8e9, 5e7);
-    EXPECT_NEAR(static_cast<double>(plan_of("glm-5.3-flash", "q8_0", 0, false).parameters), 313.3e9, 5e7);
+    EXPECT_EQ(counts_of("qwen3.6-35b-a3b").tensors, 753u);
+    EXPECT_EQ(counts_of("qwen3.6-35b-a3b", false).tensors, 733u);
+    EXPECT_EQ(counts_of("gemma-4-26b-a4b").tensors, 658u);
+    EXPECT_EQ(counts_of("gemma-4-26b-a4b-assistant").tensors, 49u);
+    EXPECT_EQ(counts_of("kolibri-1").tensors, 903u);
+    EXPECT_EQ(counts_of("kolibri-1").parameters, 78103074560u);
+    EXPECT_EQ(counts_of("flint-40b-a2.5b").parameters, 39785287456u);
+    EXPECT_NEAR(static_cast<double>(counts_of("lfm2-8b-a1b").parameters), 8.34e9, 5e6);
+    EXPECT_EQ(counts_of("deepseek-v4-flash").tensors, 1328u);
+    EXPECT_NEAR(static_cast<double>(counts_of("deepseek-v4-flash").parameters), 284.3e9, 5e7);
+    EXPECT_EQ(counts_of("glm-5.3-flash").tensors, 1412u);
+    EXPECT_NEAR(static_cast<double>(counts_of("glm-5.3-flash").parameters), 320.8e9, 5e7);
+    EXPECT_NEAR(static_cast<double>(counts_of("glm-5.3-flash", false).parameters), 313.3e9, 5e7);
 }
 
 TEST(SynthPlan, SizesAreThoseOfPublishedFiles) {
