@@ -42,6 +42,8 @@ struct OpKernels {
     /// to = a * b.
     void (*multiply)(const float* a, const float* b, int n, float* to);
     float (*dot)(const float* a, const float* b, int n);
+    /// Sum of e^(x - max), max the largest of x: the denominator of a softmax over a vocabulary.
+    double (*exp_sum)(const float* x, float max, int n);
 
     // Heads and caches (ops_rows.inc.h).
 

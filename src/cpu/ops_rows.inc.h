@@ -73,6 +73,23 @@ void soft_cap(float* x, float cap, int n) {
     map_row(x, x, n, [&](Lanes v, int, int) { return c * tanh_fixed(v / c); });
 }
 
+double exp_sum(const float* x, float max, int n) {
+    // Blocks keep the float sums short; the blocks are added in double, in order.
+    constexpr int kBlock = 1024;
+    const Lanes top(max);
+    double sum = 0;
+    for (int first = 0; first < n; first += kBlock) {
+        const int end = n - first < kBlock ? n - first : kBlock;
+        Lanes lanes(0.0f);
+        int i = 0;
+        for (; i + kLanes <= end; i += kLanes) lanes = lanes + exp_fixed(Lanes::load(x + first + i) - top);
+        float rest = 0;
+        for (; i < end; ++i) rest += exp_fixed(x[first + i] - max);
+        sum += static_cast<double>(lanes.sum() + rest);
+    }
+    return sum;
+}
+
 void gate(float* x, const float* gates, int n) {
     map_row(x, x, n, [&](Lanes v, int i, int count) { return v * sigmoid(Lanes::load(gates + i, count)); });
 }

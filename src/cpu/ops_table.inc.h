@@ -22,6 +22,7 @@ constexpr OpKernels kTable = {
     .gate = gate,
     .multiply = multiply,
     .dot = dot,
+    .exp_sum = exp_sum,
     .rotate = rotate,
     .store = store_row,
     .route = route,

@@ -155,15 +155,19 @@ __global__ void __launch_bounds__(128)
     const std::byte* key_cache = step.part(span.slot, spec.keys.id);
     const std::byte* value_cache = step.part(span.slot, spec.values.id);
 
-    for (int i = threadIdx.x; i < Lines * Width; i += 128) {
-        const int r = i / Width, d = i % Width;
+    // Queries, a warp a row; groups of rows that nobody computes stay as they are.
+    const int live = min(Lines, (last_index - first_index) / 16 * 16 + 16);
+    for (int r = warp; r < live; r += 4) {
         const Place p = place_of(step, spec, span, group, first_index + r, group_heads);
-        queries[r * S::stride + d] =
-            __float2half_rn(p.row >= 0 ? q.data[p.row * q.row_stride + p.head * q.head_stride + d] : 0.0f);
+        const float* from = q.data + p.row * q.row_stride + p.head * q.head_stride;
+        for (int d = lane * 4; d < Width; d += 128) {
+            const float4 v = p.row >= 0 ? *reinterpret_cast<const float4*>(from + d) : make_float4(0, 0, 0, 0);
+            *reinterpret_cast<uint2*>(queries + r * S::stride + d) = make_uint2(pack(v.x, v.y), pack(v.z, v.w));
+        }
     }
     if (Prompt)
-        for (int i = threadIdx.x; i < Lines * (Width + 2); i += 128)
-            total[i] = i % (Width + 2) == Width ? -INFINITY : 0.0f;
+        for (int r = warp; r < Lines; r += 4)
+            for (int d = lane; d < Width + 2; d += 32) total[r * (Width + 2) + d] = d == Width ? -INFINITY : 0.0f;
     const Place mine[2] = {place_of(step, spec, span, group, first_index + row_group * 16 + g, group_heads),
                            place_of(step, spec, span, group, first_index + row_group * 16 + g + 8, group_heads)};
     const float scale = __fmul_rn(spec.scale, kLog2e);

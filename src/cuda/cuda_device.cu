@@ -246,8 +246,8 @@ void CudaDevice::read(Rows rows, float* host) {
         read_bytes_ = bytes;
     }
     const size_t width = static_cast<size_t>(rows.width) * sizeof(float);
-    queue_.keep(cudaMemcpy2DAsync(read_buffer_, width, rows.data, static_cast<size_t>(rows.stride) * sizeof(float), width, static_cast<size_t>(rows.rows),
-                                  cudaMemcpyDeviceToHost, queue_.stream),
+    queue_.keep(cudaMemcpy2DAsync(read_buffer_, width, rows.data, static_cast<size_t>(rows.stride) * sizeof(float),
+                                  width, static_cast<size_t>(rows.rows), cudaMemcpyDeviceToHost, queue_.stream),
                 "read");
     queue_.keep(cudaStreamSynchronize(queue_.stream), "read");
     if (queue_.error == cudaSuccess) std::memcpy(host, read_buffer_, bytes);
@@ -505,17 +505,13 @@ void CudaDevice::gather(Rows in, std::span<const int32_t> which, Rows out) {
 }
 
 void CudaDevice::multiply(const Activations& x, std::span<const Product> products, bool add) {
-    std::vector<Product> quantised;
-    for (const Product& p : products) {
-        if (type_info(p.matrix.type).quantised)
-            quantised.push_back(p);
-        else
-            enqueue([=, this, values = x.values] { float_product(queue_, values, p, add); }, p.matrix, p.out, x.values,
-                    add);
-    }
-    if (quantised.empty()) return;
+    std::vector<Product> quantised, floats;
+    for (const Product& p : products) (type_info(p.matrix.type).quantised ? quantised : floats).push_back(p);
     if (noting_)
-        for (const Product& p : quantised) fingerprint_.mix(p.matrix, p.out);
+        for (const Product& p : products) fingerprint_.mix(p.matrix, p.out);
+    if (!floats.empty())
+        enqueue([=, this, values = x.values] { float_product(queue_, values, floats, add); }, x.values, add);
+    if (quantised.empty()) return;
     enqueue(
         [=, this, codes = codes_of(x.codes)] {
             if (codes.rows <= kNarrow)
@@ -536,14 +532,16 @@ void CudaDevice::matmul_add(const Activations& x, const Matrix& matrix, Rows res
 }
 
 void CudaDevice::matmul_float(Rows x, std::span<const Product> products) {
-    for (Product p : products) {
+    std::vector<Product> floats(products.begin(), products.end());
+    for (Product& p : floats) {
         if (type_info(p.matrix.type).quantised) {
             p.matrix.data = reinterpret_cast<const std::byte*>(expanded(p.matrix));
             p.matrix.type = Type::f32;
             if (!p.matrix.data) return;
         }
-        enqueue([=, this] { float_product(queue_, x, p, false); }, p.matrix, p.out, x);
+        if (noting_) fingerprint_.mix(p.matrix, p.out);
     }
+    enqueue([=, this] { float_product(queue_, x, floats, false); }, x);
 }
 
 void CudaDevice::prepare_heads(const Call&, const HeadSpec& spec, Rows rope, HeadRows q, HeadRows k, HeadRows v) {

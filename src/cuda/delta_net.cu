@@ -43,18 +43,34 @@ __device__ float conv_input(const float* history, const float* log, Rows u, int 
     return history[static_cast<int64_t>(taps - 1 - (back - replay)) * channels + channel];
 }
 
-/// A block a head's channels: unit 0 .. key_heads - 1 queries, then keys, then values.
+/// The last taps - 1 inputs become the history; a window's go to the log instead. A thread owns its channel.
+__device__ void keep_inputs(float* history, float* log, Rows u, const SpanInfo& span, int taps, int channels,
+                            int channel) {
+    float last[15];
+    const int rows = span.log ? 0 : span.rows;
+    for (int i = 0; i < taps - 1; ++i)
+        last[i] = conv_input(history, log, u, span.first, taps, channels, span.replay, rows - (taps - 1) + i, channel);
+    for (int i = 0; i < taps - 1; ++i) history[static_cast<int64_t>(i) * channels + channel] = last[i];
+    if (span.log)
+        for (int t = 0; t < span.rows; ++t)
+            log[static_cast<int64_t>(t) * channels + channel] =
+                u.data[static_cast<int64_t>(span.first + t) * u.stride + channel];
+}
+
+/// A block a head's channels: unit 0 .. key_heads - 1 queries, then keys, then values. `keeps`: the block has all rows
+/// of the call, so nobody else reads its channels' history, and it brings that up to date.
 __global__ void conv_kernel(Step step, DeltaNetSpec spec, uint64_t history_bytes, Rows u, Rows alpha, Rows beta,
-                            Activated out) {
+                            Activated out, int spans, int keeps) {
     __shared__ float buffer[16];
     grid_sync();
     const int unit = blockIdx.x, d = threadIdx.x, width = spec.width,
               channels = (2 * spec.key_heads + spec.value_heads) * width;
     const int channel = unit * width + d, warps = (width + 31) / 32;
-    const float* taps = spec.conv + static_cast<int64_t>(channel) * spec.taps;
+    float taps[16];
+    for (int j = 0; j < spec.taps; ++j) taps[j] = spec.conv[static_cast<int64_t>(channel) * spec.taps + j];
     for (int i = 0; i < kConvRows; ++i) {
         const int row = blockIdx.y * kConvRows + i;
-        if (row >= u.rows) return;
+        if (row >= u.rows) break;
         const SpanInfo span = step.spans[step.span_of[row]];
         const float* history = reinterpret_cast<const float*>(step.part(span.slot, spec.history));
         const float* log = reinterpret_cast<const float*>(step.part(span.slot, spec.history) + history_bytes);
@@ -93,20 +109,13 @@ __global__ void conv_kernel(Step step, DeltaNetSpec spec, uint64_t history_bytes
         float* to = query ? out.q : out.k;
         to[(static_cast<int64_t>(row) * spec.key_heads + (query ? unit : unit - spec.key_heads)) * width + d] = y;
     }
-}
-
-/// The last taps - 1 inputs become the history; a window's go to the log instead. A thread owns its channel.
-__device__ void keep_inputs(float* history, float* log, Rows u, const SpanInfo& span, int taps, int channels,
-                            int channel) {
-    float last[15];
-    const int rows = span.log ? 0 : span.rows;
-    for (int i = 0; i < taps - 1; ++i)
-        last[i] = conv_input(history, log, u, span.first, taps, channels, span.replay, rows - (taps - 1) + i, channel);
-    for (int i = 0; i < taps - 1; ++i) history[static_cast<int64_t>(i) * channels + channel] = last[i];
-    if (span.log)
-        for (int t = 0; t < span.rows; ++t)
-            log[static_cast<int64_t>(t) * channels + channel] =
-                u.data[static_cast<int64_t>(span.first + t) * u.stride + channel];
+    if (!keeps) return;
+    for (int s = 0; s < spans; ++s) {
+        const SpanInfo span = step.spans[s];
+        auto* history = reinterpret_cast<float*>(step.part(span.slot, spec.history));
+        keep_inputs(history, reinterpret_cast<float*>(step.part(span.slot, spec.history) + history_bytes), u, span,
+                    spec.taps, channels, channel);
+    }
 }
 
 /// Norm over the head, then the gate: a warp a head of a token; o in registers of lanes, element i * 32 + lane.
@@ -156,7 +165,7 @@ __device__ void norm_gate(const float* o, const DeltaNetSpec& spec, Rows z, int 
 template <int Width, int Parts>
 __global__ void __launch_bounds__(Width / Parts * 4)
     net_kernel(Step step, DeltaNetSpec spec, uint64_t state_bytes, uint64_t history_bytes, Rows u, Rows z, Activated a,
-               Rows values, Codes codes) {
+               Rows values, Codes codes, int keeps) {
     constexpr int rows_here = Width / Parts, threads = rows_here * 4, own = Width / 16;  // float4s of S a thread
     __shared__ float4 keys[kChunk][Width / 4], queries[kChunk][Width / 4];
     __shared__ float vs[kChunk][rows_here], outs[kChunk][rows_here], eg[kChunk], betas[kChunk], kq[kChunk];
@@ -283,7 +292,7 @@ __global__ void __launch_bounds__(Width / Parts * 4)
             }
         }
     }
-    if (part > 0) return;
+    if (part > 0 || !keeps) return;
     const int channels = (2 * spec.key_heads + spec.value_heads) * Width;
     auto* history = reinterpret_cast<float*>(step.part(span.slot, spec.history));
     auto* input_log = reinterpret_cast<float*>(step.part(span.slot, spec.history) + history_bytes);
@@ -361,19 +370,21 @@ void delta_net(Queue& queue, const Step& step, const DeltaNetSpec& spec, uint64_
     a.v = f, f += aligned(rows * outs);
     a.o = f, f += aligned(rows * outs);
     a.gates = reinterpret_cast<float2*>(f);
+    // One block has all rows: it keeps the history; else the recurrence does, after all blocks have read it.
+    const bool conv_keeps = rows > 0 && rows <= kConvRows;
     if (rows > 0)
         launch(queue, "delta net convolution", conv_kernel,
                dim3(2 * spec.key_heads + spec.value_heads, div_up(rows, kConvRows)), spec.width, 0, step, spec,
-               history_bytes, u, alpha, beta, a);
+               history_bytes, u, alpha, beta, a, spans, conv_keeps ? 1 : 0);
     const auto go = [&](auto width) {
         constexpr int w = width;
         if (rows <= kMaxWindow) {
             launch(queue, "delta net", net_kernel<w, 1>, dim3(spec.value_heads, 1, spans), w * 4, 0, step, spec,
-                   state_bytes, history_bytes, u, z, a, values, codes);
+                   state_bytes, history_bytes, u, z, a, values, codes, conv_keeps ? 0 : 1);
         } else {
             constexpr int parts = w >= 32 ? 4 : 1;
             launch(queue, "delta net", net_kernel<w, parts>, dim3(spec.value_heads, parts, spans), w / parts * 4, 0,
-                   step, spec, state_bytes, history_bytes, u, z, a, values, codes);
+                   step, spec, state_bytes, history_bytes, u, z, a, values, codes, conv_keeps ? 0 : 1);
             if (parts > 1)
                 launch(queue, "delta net norm", norm_gate_kernel<w>, dim3(div_up(rows * spec.value_heads, 4)), 128, 0,
                        spec, a, z, values, codes);

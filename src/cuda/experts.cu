@@ -83,6 +83,23 @@ __device__ __forceinline__ void stage_row(const Codes& x, int row, int segments,
 // ---- windows
 // ------------------------------------------------------------------------------------------------------------------
 
+/// What a thread of `up` makes of its segments: weights first, so that their latency hides the codes'.
+template <Brick B>
+__device__ __forceinline__ void up_chains(const u8* data, const Codes& x, int row, int segments, int4* codes,
+                                          float* scales, short2* sums, float* chains) {
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    Fragment<B> f;
+    if ((warp & 3) < segments) load_fragment<B>(f, data + static_cast<int64_t>(warp & 3) * BrickInfo<B>::bytes, lane);
+    stage_row(x, row, segments, codes, scales, sums, threadIdx.x, 256);
+    __syncthreads();
+    for (int s = warp & 3; s < segments; s += 4) {
+        if (s != (warp & 3)) load_fragment<B>(f, data + static_cast<int64_t>(s) * BrickInfo<B>::bytes, lane);
+        float c[1];
+        segment_dot<B, 1>(f, codes + s * 16, 0, scales + s * 8, sums + s * 8, 0, c);
+        chains[((warp >> 2) * segments + s) * 32 + lane] = c[0];
+    }
+}
+
 /// Block (32 inner values, pair): pairs row * slots + rank, rank == used is the shared expert. h: codes [pairs, widest
 /// inner].
 __global__ void __launch_bounds__(256, 2)
@@ -99,16 +116,26 @@ __global__ void __launch_bounds__(256, 2)
     const Gated& block = is_shared ? shared_block : routed;
     if (group * 32 >= block.inner) return;
     const int expert = is_shared ? 0 : routing.experts[row * routing.used + rank];
-    stage_row(x, row, segments, codes, scales, sums, threadIdx.x, 256);
-    __syncthreads();
     const Weights& w = warp < 4 ? block.gate : block.up;
     const int bytes = brick_size(w.brick);
     const u8* data = w.data + expert * w.stride + static_cast<int64_t>(group) * segments * bytes;
-    for (int s = warp & 3; s < segments; s += 4) {
-        float c[1];
-        any_segment<1>(w.brick, data + static_cast<int64_t>(s) * bytes, lane, codes + s * 16, scales + s * 8,
-                       sums + s * 8, c);
-        chains[((warp >> 2) * segments + s) * 32 + lane] = c[0];
+    if (block.gate.brick == block.up.brick) {
+        switch (w.brick) {
+            case Brick::q8_0: up_chains<Brick::q8_0>(data, x, row, segments, codes, scales, sums, chains); break;
+            case Brick::q4_k: up_chains<Brick::q4_k>(data, x, row, segments, codes, scales, sums, chains); break;
+            case Brick::q5_k: up_chains<Brick::q5_k>(data, x, row, segments, codes, scales, sums, chains); break;
+            case Brick::q6_k: up_chains<Brick::q6_k>(data, x, row, segments, codes, scales, sums, chains); break;
+            case Brick::x8: up_chains<Brick::x8>(data, x, row, segments, codes, scales, sums, chains); break;
+        }
+    } else {
+        stage_row(x, row, segments, codes, scales, sums, threadIdx.x, 256);
+        __syncthreads();
+        for (int s = warp & 3; s < segments; s += 4) {
+            float c[1];
+            any_segment<1>(w.brick, data + static_cast<int64_t>(s) * bytes, lane, codes + s * 16, scales + s * 8,
+                           sums + s * 8, c);
+            chains[((warp >> 2) * segments + s) * 32 + lane] = c[0];
+        }
     }
     __syncthreads();
     if (warp > 0) return;
@@ -137,10 +164,38 @@ __global__ void __launch_bounds__(256, 2)
     }
 }
 
-/// Block (16 outputs, row), a warp a pair: lanes 0..15 the rows with even segments, 16..31 with odd ones.
+/// A warp's part of `down`: weights first, then the pair's codes; lanes 0..15 take even segments, 16..31 odd ones.
+template <Brick B>
+__device__ __forceinline__ void down_chains(const u8* data, int brick_row, const Codes& h, int pair, int inner,
+                                            int segments, int4* codes, float* scales, short2* sums, float* chains) {
+    const int lane = threadIdx.x & 31;
+    Fragment<B> f;
+    // Both half-warps stay in step; the one without a segment repeats the last.
+    load_fragment<B>(f, data + static_cast<int64_t>(min(lane >> 4, segments - 1)) * BrickInfo<B>::bytes, brick_row);
+    for (int i = lane; i < segments * 16; i += 32)
+        codes[i] = i * 16 < inner
+                       ? *reinterpret_cast<const int4*>(h.values + static_cast<int64_t>(pair) * h.width + i * 16)
+                       : make_int4(0, 0, 0, 0);
+    for (int i = lane; i < segments * 8; i += 32) {
+        const bool inside = i * 32 < inner;
+        scales[i] = inside ? h.scales[static_cast<int64_t>(i) * h.rows + pair] : 0.0f;
+        sums[i] = inside ? h.half_sums[static_cast<int64_t>(i) * h.rows + pair] : make_short2(0, 0);
+    }
+    __syncwarp();
+    for (int first = 0; first < segments; first += 2) {
+        const int s = first + (lane >> 4), at = min(s, segments - 1);
+        if (first > 0) load_fragment<B>(f, data + static_cast<int64_t>(at) * BrickInfo<B>::bytes, brick_row);
+        float c[1];
+        segment_dot<B, 1>(f, codes + at * 16, 0, scales + at * 8, sums + at * 8, 0, c);
+        if (s < segments) chains[s * 16 + (lane & 15)] = c[0];
+    }
+}
+
+/// Block (16 outputs, row), a warp a pair.
 __global__ void __launch_bounds__(512, 1) down_kernel(Gated routed, Gated shared_block, Routing routing, Codes h,
                                                       Rows shared_weight, Rows out, int slots, int add) {
     extern __shared__ __align__(16) u8 memory[];
+    __shared__ float weights[16], y[16][16];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, row = blockIdx.y;
     const int most = (h.width + 255) / 256;                                       // segments of the wider of the two
     int4* all_codes = reinterpret_cast<int4*>(memory);                            // [slots][most * 16]
@@ -153,49 +208,38 @@ __global__ void __launch_bounds__(512, 1) down_kernel(Gated routed, Gated shared
     const Gated& block = is_shared ? shared_block : routed;
     const int expert = is_shared ? 0 : routing.experts[row * routing.used + warp];
     const int segments = (block.inner + 255) / 256;
-    int4* codes = all_codes + warp * most * 16;
-    float* scales = all_scales + warp * most * 8;
-    short2* sums = all_sums + warp * most * 8;
-    Codes mine = h;
-    mine.width = h.width;
-    // Only the pair's own inner values were written.
-    for (int i = lane; i < segments * 16; i += 32)
-        codes[i] = i * 16 < block.inner
-                       ? *reinterpret_cast<const int4*>(mine.values + static_cast<int64_t>(pair) * h.width + i * 16)
-                       : make_int4(0, 0, 0, 0);
-    for (int i = lane; i < segments * 8; i += 32) {
-        const bool inside = i * 32 < block.inner;
-        scales[i] = inside ? h.scales[static_cast<int64_t>(i) * h.rows + pair] : 0.0f;
-        sums[i] = inside ? h.half_sums[static_cast<int64_t>(i) * h.rows + pair] : make_short2(0, 0);
+    const Weights& w = block.down;
+    const int brick_row = (blockIdx.x & 1) * 16 + (lane & 15);
+    const u8* data =
+        w.data + expert * w.stride + static_cast<int64_t>(blockIdx.x >> 1) * segments * brick_size(w.brick);
+    const auto go = [&](auto b) {
+        down_chains<decltype(b)::value>(data, brick_row, h, pair, block.inner, segments, all_codes + warp * most * 16,
+                                        all_scales + warp * most * 8, all_sums + warp * most * 8,
+                                        chains + warp * most * 16);
+    };
+    switch (w.brick) {
+        case Brick::q8_0: go(std::integral_constant<Brick, Brick::q8_0>{}); break;
+        case Brick::q4_k: go(std::integral_constant<Brick, Brick::q4_k>{}); break;
+        case Brick::q5_k: go(std::integral_constant<Brick, Brick::q5_k>{}); break;
+        case Brick::q6_k: go(std::integral_constant<Brick, Brick::q6_k>{}); break;
+        case Brick::x8: go(std::integral_constant<Brick, Brick::x8>{}); break;
     }
     __syncwarp();
-    const Weights& w = block.down;
-    const int bytes = brick_size(w.brick), brick_row = (blockIdx.x & 1) * 16 + (lane & 15);
-    const u8* data = w.data + expert * w.stride + static_cast<int64_t>(blockIdx.x >> 1) * segments * bytes;
-    for (int s = lane >> 4; s < ((segments + 1) & ~1); s += 2) {
-        // Both half-warps stay in step; the one without a segment repeats the last.
-        const int at = min(s, segments - 1);
-        float c[1];
-        any_segment<1>(w.brick, data + static_cast<int64_t>(at) * bytes, brick_row, codes + at * 16, scales + at * 8,
-                       sums + at * 8, c);
-        if (s < segments) chains[(warp * most + s) * 16 + (lane & 15)] = c[0];
+    if (lane < 16) {
+        const float* chain = chains + warp * most * 16 + lane;
+        float v = chain[0];
+        for (int s = 1; s < segments; ++s) v = __fadd_rn(v, chain[s * 16]);
+        y[warp][lane] = w.scales ? __fmul_rn(v, w.scales[expert]) : v;
     }
+    if (lane == 16)
+        weights[warp] = !is_shared           ? routing.weights[row * routing.used + warp]
+                        : shared_weight.data ? sigmoid(shared_weight.data[row * shared_weight.stride])
+                                             : 1.0f;
     __syncthreads();
     const int output = blockIdx.x * 16 + threadIdx.x;
     if (threadIdx.x >= 16 || output >= out.width) return;
     float sum = 0.0f;
-    for (int slot = 0; slot < slots; ++slot) {
-        const bool last = slot >= routing.used;
-        const Gated& b = last ? shared_block : routed;
-        const int n = (b.inner + 255) / 256;
-        float y = chains[slot * most * 16 + threadIdx.x];
-        for (int s = 1; s < n; ++s) y = __fadd_rn(y, chains[(slot * most + s) * 16 + threadIdx.x]);
-        if (b.down.scales) y = __fmul_rn(y, b.down.scales[last ? 0 : routing.experts[row * routing.used + slot]]);
-        const float weight = !last                ? routing.weights[row * routing.used + slot]
-                             : shared_weight.data ? sigmoid(shared_weight.data[row * shared_weight.stride])
-                                                  : 1.0f;
-        sum = __fmaf_rn(weight, y, sum);
-    }
+    for (int slot = 0; slot < slots; ++slot) sum = __fmaf_rn(weights[slot], y[slot][threadIdx.x], sum);
     float* to = out.data + row * out.stride + output;
     *to = add ? __fadd_rn(*to, sum) : sum;
 }

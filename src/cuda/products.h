@@ -15,7 +15,7 @@ inline constexpr int kNarrow = 8;
 void matvec(Queue& queue, const Codes& x, std::span<const Product> products, bool add);
 /// The same for long calls: tiles of 128 outputs by 64 tokens on int8 tensor cores.
 void matmat(Queue& queue, const Codes& x, std::span<const Product> products, bool add);
-/// Float weights (F32, F16, BF16) and float activations, any number of rows; one order of sums.
-void float_product(Queue& queue, Rows x, const Product& product, bool add);
+/// Float weights (F32, F16, BF16) of one width and float activations, any number of rows; one order of sums.
+void float_product(Queue& queue, Rows x, std::span<const Product> products, bool add);
 
 }  // namespace strata::cuda

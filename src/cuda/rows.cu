@@ -1,6 +1,6 @@
 // Norms, codes, sums and lookups: each a pass over its rows. Floor: bytes read and written over the memory's rate; for
 // a window of guesses they are latency, about a microsecond each.
-#include <cfloat>
+#include <type_traits>
 
 #include "cuda/bricks.cuh"
 #include "cuda/rows.h"
@@ -11,19 +11,32 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// 1 / sqrt(mean(x^2) + eps) of a row: thread t sums elements 4 (t + 256 i) .. + 3 in ascending order, then the warps.
-__device__ float inverse_rms(const float* x, int width, float eps, float* buffer) {
-    float sum = 0.0f;
-    for (int i = threadIdx.x * 4; i < width; i += kThreads * 4) {
-        const float4 v = *reinterpret_cast<const float4*>(x + i);
-        sum = __fmaf_rn(v.x, v.x, sum);
-        sum = __fmaf_rn(v.y, v.y, sum);
-        sum = __fmaf_rn(v.z, v.z, sum);
-        sum = __fmaf_rn(v.w, v.w, sum);
+/// What a thread holds of a row: elements 4 (t + 256 i) .. + 3.
+template <int Pieces>
+struct Held {
+    float4 v[Pieces];
+
+    __device__ void load(const float* x, int width) {
+#pragma unroll
+        for (int p = 0; p < Pieces; ++p) {
+            const int i = (p * kThreads + static_cast<int>(threadIdx.x)) * 4;
+            v[p] = i < width ? *reinterpret_cast<const float4*>(x + i) : make_float4(0, 0, 0, 0);
+        }
     }
-    const float mean = __fdiv_rn(block_sum<kThreads / 32>(sum, buffer), static_cast<float>(width));
-    return __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(mean, eps)));
-}
+    /// 1 / sqrt(mean(x^2) + eps): a chain over the thread's elements in ascending order, then the warps.
+    __device__ float inverse_rms(int width, float eps, float* buffer) const {
+        float sum = 0.0f;
+#pragma unroll
+        for (int p = 0; p < Pieces; ++p) {
+            sum = __fmaf_rn(v[p].x, v[p].x, sum);
+            sum = __fmaf_rn(v[p].y, v[p].y, sum);
+            sum = __fmaf_rn(v[p].z, v[p].z, sum);
+            sum = __fmaf_rn(v[p].w, v[p].w, sum);
+        }
+        const float mean = __fdiv_rn(block_sum<kThreads / 32>(sum, buffer), static_cast<float>(width));
+        return __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(mean, eps)));
+    }
+};
 
 __device__ float4 scaled(float4 v, float factor, const float* weight, int i) {
     v = make_float4(__fmul_rn(v.x, factor), __fmul_rn(v.y, factor), __fmul_rn(v.z, factor), __fmul_rn(v.w, factor));
@@ -32,36 +45,59 @@ __device__ float4 scaled(float4 v, float factor, const float* weight, int i) {
     return make_float4(__fmul_rn(v.x, w.x), __fmul_rn(v.y, w.y), __fmul_rn(v.z, w.z), __fmul_rn(v.w, w.w));
 }
 
+template <int Pieces>
 __global__ void __launch_bounds__(kThreads)
     norm_kernel(Rows x, const float* weight, float eps, Rows values, Codes codes) {
     __shared__ float buffer[kThreads / 32];
     grid_sync();
     const int row = blockIdx.x;
-    const float* from = x.data + row * x.stride;
-    const float factor = inverse_rms(from, x.width, eps, buffer);
-    // Whole warps stay in the loop: a block of codes is made by eight lanes together. Widths are multiples of 32.
-    for (int i0 = (threadIdx.x & ~31) * 4; i0 < x.width; i0 += kThreads * 4) {
-        const int i = i0 + (threadIdx.x & 31) * 4;
+    Held<Pieces> held;
+    held.load(x.data + row * x.stride, x.width);
+    const float factor = held.inverse_rms(x.width, eps, buffer);
+#pragma unroll
+    for (int p = 0; p < Pieces; ++p) {
+        // Whole warps go on together: a block of codes is made by eight lanes.
+        const int i = (p * kThreads + static_cast<int>(threadIdx.x)) * 4;
+        if ((p * kThreads + (static_cast<int>(threadIdx.x) & ~31)) * 4 >= x.width) break;
         const bool inside = i < x.width;
-        const float4 v =
-            inside ? scaled(*reinterpret_cast<const float4*>(from + i), factor, weight, i) : make_float4(0, 0, 0, 0);
+        const float4 v = inside ? scaled(held.v[p], factor, weight, i) : make_float4(0, 0, 0, 0);
         if (inside && values.data) *reinterpret_cast<float4*>(values.data + row * values.stride + i) = v;
         if (codes.values) write_a8(codes, row, i >> 5, threadIdx.x & 7, v, inside);
     }
 }
 
+template <int Pieces>
 __global__ void __launch_bounds__(kThreads) add_norm_kernel(Rows residual, Rows x, const float* weight, float eps) {
     __shared__ float buffer[kThreads / 32];
     grid_sync();
     const int row = blockIdx.x;
-    const float* from = x.data + row * x.stride;
-    const float factor = inverse_rms(from, x.width, eps, buffer);
-    for (int i = threadIdx.x * 4; i < x.width; i += kThreads * 4) {
-        const float4 v = scaled(*reinterpret_cast<const float4*>(from + i), factor, weight, i);
+    Held<Pieces> held;
+    held.load(x.data + row * x.stride, x.width);
+    const float factor = held.inverse_rms(x.width, eps, buffer);
+#pragma unroll
+    for (int p = 0; p < Pieces; ++p) {
+        const int i = (p * kThreads + static_cast<int>(threadIdx.x)) * 4;
+        if (i >= x.width) break;
+        const float4 v = scaled(held.v[p], factor, weight, i);
         float4* to = reinterpret_cast<float4*>(residual.data + row * residual.stride + i);
         const float4 r = *to;
         *to = make_float4(__fadd_rn(r.x, v.x), __fadd_rn(r.y, v.y), __fadd_rn(r.z, v.z), __fadd_rn(r.w, v.w));
     }
+}
+
+/// f with the pieces a thread must hold for rows of this width: the same sums whatever their number.
+template <class F>
+bool with_pieces(int width, F&& f) {
+    const int pieces = div_up(width, kThreads * 4);
+    if (pieces <= 2)
+        f(std::integral_constant<int, 2>{});
+    else if (pieces <= 4)
+        f(std::integral_constant<int, 4>{});
+    else if (pieces <= 16)
+        f(std::integral_constant<int, 16>{});
+    else
+        return false;
+    return true;
 }
 
 /// A warp takes four blocks of 32 of one row.
@@ -154,65 +190,77 @@ __global__ void rope_kernel(Step step, const double* frequency, const uint8_t* a
     }
 }
 
-/// A warp a row; lane l holds experts l, l + 32, ... (at most 32 of them: 1,024 experts).
+/// A warp a row; lane l holds experts l, l + 32, ...: Held of them.
+template <int Held>
 __global__ void __launch_bounds__(128) route_kernel(Rows logits, RouteSpec spec, Routing out) {
     grid_sync();
     const int row = blockIdx.x * 4 + (threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (row >= logits.rows) return;
-    const float* z = logits.data + row * logits.stride;
     const int experts = logits.width;
+    const bool softmax = spec.score == RouteSpec::Score::softmax;
+    float z[Held], key[Held];
+#pragma unroll
+    for (int i = 0; i < Held; ++i)
+        z[i] = i * 32 + lane < experts ? logits.data[row * logits.stride + i * 32 + lane] : -INFINITY;
 
-    float largest = -FLT_MAX, total = 0.0f;
-    if (spec.score == RouteSpec::Score::softmax) {
-        for (int e = lane; e < experts; e += 32) largest = fmaxf(largest, z[e]);
+    float largest = -INFINITY, total = 0.0f;
+    if (softmax) {
+#pragma unroll
+        for (int i = 0; i < Held; ++i) largest = fmaxf(largest, z[i]);
         largest = warp_max(largest);
-        for (int e = lane; e < experts; e += 32) total = __fadd_rn(total, exp_fixed(__fsub_rn(z[e], largest)));
-        total = warp_sum(total);
+        // The whole softmax is needed for its own sake only where weights are not normalised, or a bias is added to it.
+        if (!spec.normalise || (spec.bias && !spec.bias_on_logit)) {
+#pragma unroll
+            for (int i = 0; i < Held; ++i)
+                if (i * 32 + lane < experts) total = __fadd_rn(total, exp_fixed(__fsub_rn(z[i], largest)));
+            total = warp_sum(total);
+        } else {
+            total = 1.0f;  // a common factor of all scores
+        }
     }
-    const auto score = [&](int e) {
-        return spec.score == RouteSpec::Score::softmax ? __fdiv_rn(exp_fixed(__fsub_rn(z[e], largest)), total)
-                                                       : sigmoid(z[e]);
+    const auto score = [&](float logit) {
+        return softmax ? __fdiv_rn(exp_fixed(__fsub_rn(logit, largest)), total) : sigmoid(logit);
     };
     // What the choice is by. Without a bias the logits order softmax and sigmoid scores, and tell more of them apart.
-    const auto key = [&](int e) {
-        if (!spec.bias) return z[e];
-        return __fadd_rn(spec.bias_on_logit ? z[e] : score(e), spec.bias[e]);
-    };
+#pragma unroll
+    for (int i = 0; i < Held; ++i) {
+        key[i] = z[i];
+        if (spec.bias && i * 32 + lane < experts)
+            key[i] = __fadd_rn(spec.bias_on_logit ? z[i] : score(z[i]), spec.bias[i * 32 + lane]);
+        if (i * 32 + lane >= experts) key[i] = -INFINITY;
+    }
 
-    unsigned taken = 0;  // this lane's experts, by e / 32
-    float sum = 0.0f;
+    float sum = 0.0f, mine = 0.0f;  // lane r keeps rank r
+    int chosen_here = 0;
     for (int rank = 0; rank < spec.used; ++rank) {
-        float best = -FLT_MAX;
+        float best = -INFINITY, logit = 0.0f;
         int chosen = INT32_MAX;
-        for (int e = lane, i = 0; e < experts; e += 32, ++i) {
-            if (taken >> i & 1) continue;
-            const float v = key(e);
-            if (chosen == INT32_MAX || v > best) best = v, chosen = e;
-        }
+#pragma unroll
+        for (int i = 0; i < Held; ++i)
+            if (key[i] > best) best = key[i], chosen = i * 32 + lane, logit = z[i];
 #pragma unroll
         for (int m = 16; m > 0; m >>= 1) {
-            const float other = __shfl_xor_sync(0xffffffffu, best, m);
+            const float other = __shfl_xor_sync(0xffffffffu, best, m),
+                        other_logit = __shfl_xor_sync(0xffffffffu, logit, m);
             const int e = __shfl_xor_sync(0xffffffffu, chosen, m);
-            if (e != INT32_MAX && (chosen == INT32_MAX || other > best || (other == best && e < chosen)))
-                best = other, chosen = e;
+            if (other > best || (other == best && e < chosen)) best = other, chosen = e, logit = other_logit;
         }
-        if (chosen % 32 == lane) taken |= 1u << (chosen / 32);
-        const float s = score(chosen);
+        if (chosen == INT32_MAX) chosen = 0;  // only where logits are not numbers
+#pragma unroll
+        for (int i = 0; i < Held; ++i)
+            if (chosen == i * 32 + lane) key[i] = -INFINITY;
+        const float s = score(logit);
         sum = __fadd_rn(sum, s);
-        if (lane == 0) {
-            out.experts[row * spec.used + rank] = chosen;
-            out.weights[row * spec.used + rank] = s;
-        }
+        if (lane == rank) mine = s, chosen_here = chosen;
     }
-    __syncwarp();
+    if (lane >= spec.used) return;
     const float floor = 6.103515625e-5f;
-    for (int rank = lane; rank < spec.used; rank += 32) {
-        float w = out.weights[row * spec.used + rank];
-        if (spec.normalise) w = __fdiv_rn(w, fmaxf(sum, floor));
-        if (spec.scale != 1.0f) w = __fmul_rn(w, spec.scale);
-        if (spec.expert_scale) w = __fmul_rn(w, spec.expert_scale[out.experts[row * spec.used + rank]]);
-        out.weights[row * spec.used + rank] = w;
-    }
+    float w = mine;
+    if (spec.normalise) w = __fdiv_rn(w, fmaxf(sum, floor));
+    if (spec.scale != 1.0f) w = __fmul_rn(w, spec.scale);
+    if (spec.expert_scale) w = __fmul_rn(w, spec.expert_scale[chosen_here]);
+    out.experts[row * spec.used + lane] = chosen_here;
+    out.weights[row * spec.used + lane] = w;
 }
 
 dim3 blocks(int64_t n) {
@@ -229,11 +277,17 @@ void each(Queue& queue, Rows to, Rows from, float factor, const float* weight) {
 }  // namespace
 
 void norm(Queue& queue, Rows x, const float* weight, float eps, Rows values, Codes codes) {
-    launch(queue, "norm", norm_kernel, blocks(x.rows), kThreads, 0, x, weight, eps, values, codes);
+    if (!with_pieces(x.width, [&](auto pieces) {
+            launch(queue, "norm", norm_kernel<pieces>, blocks(x.rows), kThreads, 0, x, weight, eps, values, codes);
+        }))
+        queue.keep(cudaErrorNotSupported, "norm (rows wider than 16,384)");
 }
 
 void add_norm(Queue& queue, Rows residual, Rows x, const float* weight, float eps) {
-    launch(queue, "norm", add_norm_kernel, blocks(x.rows), kThreads, 0, residual, x, weight, eps);
+    if (!with_pieces(x.width, [&](auto pieces) {
+            launch(queue, "norm", add_norm_kernel<pieces>, blocks(x.rows), kThreads, 0, residual, x, weight, eps);
+        }))
+        queue.keep(cudaErrorNotSupported, "norm (rows wider than 16,384)");
 }
 
 void quantise(Queue& queue, Rows x, Codes codes) {
@@ -272,7 +326,17 @@ void rope_table(Queue& queue, const Step& step, const double* frequency, const u
 }
 
 void route(Queue& queue, Rows logits, const RouteSpec& spec, Routing out) {
-    launch(queue, "routing", route_kernel, blocks(div_up(logits.rows, 4)), 128, 0, logits, spec, out);
+    const auto go = [&](auto held) {
+        launch(queue, "routing", route_kernel<held>, blocks(div_up(logits.rows, 4)), 128, 0, logits, spec, out);
+    };
+    if (spec.used > 32 || logits.width > 1024)
+        queue.keep(cudaErrorNotSupported, "routing (over 1,024 experts, or 32 of a row)");
+    else if (logits.width <= 64)
+        go(std::integral_constant<int, 2>{});
+    else if (logits.width <= 256)
+        go(std::integral_constant<int, 8>{});
+    else
+        go(std::integral_constant<int, 32>{});
 }
 
 }  // namespace strata::cuda

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/ops_kernels.h"
 #include "engine/random.h"
 
 namespace strata {
@@ -85,9 +86,8 @@ float probabilities(std::span<const float> logits, int32_t token, std::span<Toke
     const int wanted = std::clamp(static_cast<int>(top.size()), 1, kMaxCandidates);
     const int have = largest(logits, wanted, best.data());
     const float max = have > 0 ? best[0].logit : 0.0f;
-    double sum = 0;
-    for (const float x : logits)
-        if (x > max - 100) sum += std::exp(x - max);  // what is left out is below 1e-43 of the largest
+    static const cpu::OpKernels& kernels = cpu::op_kernels(cpu::best_simd());
+    const double sum = kernels.exp_sum(logits.data(), max, static_cast<int>(logits.size()));
     const auto p = [&](float x) {
         const double value = std::exp(static_cast<double>(x) - max) / sum;
         return static_cast<float>(std::isfinite(value) ? std::min(value, 1.0) : 0.0);
