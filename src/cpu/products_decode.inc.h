@@ -9,7 +9,11 @@
 namespace strata::cpu {
 namespace {
 
-/// The part of a panel that one pass fills: kVector of its rows.
+// Decoders hand what they find to an `out`, block by block: codes(block, quad, four codes of every row), the quads of a
+// half after its first one, and the scales of the block's TermKind. They are unrolled, so that an out may keep its
+// blocks in registers.
+
+/// An out that fills kVector rows of a panel.
 struct PanelRows {
     Panel& panel;
     int row;
@@ -48,6 +52,20 @@ constexpr CodeForm code_form() {
     }
 }
 
+/// Blocks of 256 values; false: of 32.
+constexpr bool super_block(Type type) {
+    switch (type) {
+        case Type::q4_0:
+        case Type::q4_1:
+        case Type::q5_0:
+        case Type::q5_1:
+        case Type::q8_0:
+        case Type::iq4_nl:
+        case Type::mxfp4: return false;
+        default: return true;
+    }
+}
+
 inline Ints nibbles(Ints v) {
     return v & all_bytes(15);
 }
@@ -70,15 +88,20 @@ inline void repeat(const F& f) {
 // ---- blocks of 32
 
 /// 32 nibbles in 16 bytes, low ones first (SPLIT32), each put through map.
-template <class Map>
-void split32(TileRows rows, int at, int block, PanelRows out, const Map& map) {
+template <class Out, class Map>
+void split32(TileRows rows, int at, int block, Out& out, const Map& map) {
     Ints words[4];
     load_words(rows, at, words);
-    for (int i = 0; i < 4; ++i) {
-        out.codes(block, i, map(nibbles(words[i])));
-        out.codes(block, 4 + i, map(high_nibbles(words[i])));
-    }
+    repeat<4>([&](auto i) { out.codes(block, i, map(nibbles(words[i]))); });
+    repeat<4>([&](auto i) { out.codes(block, 4 + i, map(high_nibbles(words[i]))); });
 }
+
+/// Bits of MXFP4's scales, by their byte.
+constexpr std::array<uint32_t, 256> kMxfp4Scales = [] {
+    std::array<uint32_t, 256> bits{};
+    for (size_t e = 0; e < 256; ++e) bits[e] = float_bits(mxfp4_scale(static_cast<uint8_t>(e)));
+    return bits;
+}();
 
 inline Ints same(Ints v) {
     return v;
@@ -93,13 +116,13 @@ Ints code_table(const std::array<int8_t, 16>& values) {
     return all_parts(codes);
 }
 
-template <Type type>
-void decode_block32(TileRows rows, int at, int block, PanelRows out) {
+template <Type type, class Out>
+void decode_block32(TileRows rows, int at, int block, Out& out) {
     if constexpr (type == Type::q8_0) {
         out.scale(block, load_half(rows, at));
         Ints words[8];
         load_words(rows, at + 2, words);
-        for (int quad = 0; quad < 8; ++quad) out.codes(block, quad, words[quad] ^ all_bytes(code_form<type>().offset));
+        repeat<8>([&](auto quad) { out.codes(block, quad, words[quad] ^ all_bytes(code_form<type>().offset)); });
     } else if constexpr (type == Type::q4_0) {
         out.scale(block, load_half(rows, at));
         split32(rows, at + 2, block, out, same);
@@ -109,8 +132,8 @@ void decode_block32(TileRows rows, int at, int block, PanelRows out) {
         split32(rows, at + 2, block, out, [&](Ints v) { return look_up(table, v); });
     } else if constexpr (type == Type::mxfp4) {
         const Ints table = code_table<type>(kValuesE2m1);
-        out.scale(block, floats_of_bits(lanes_from(
-                             [&](int l) { return float_bits(mxfp4_scale(static_cast<uint8_t>(rows[l][at]))); })));
+        out.scale(block,
+                  floats_of_bits(lanes_from([&](int l) { return kMxfp4Scales[static_cast<size_t>(rows[l][at])]; })));
         split32(rows, at + 1, block, out, [&](Ints v) { return look_up(table, v); });
     } else if constexpr (type == Type::q4_1) {
         const Ints head = load_word(rows, at);  // d, m
@@ -129,17 +152,16 @@ void decode_block32(TileRows rows, int at, int block, PanelRows out) {
         const Ints fifth = load_word(rows, at + kHead);
         Ints words[4];
         load_words(rows, at + kHead + 4, words);
-        repeat<4>([&](auto i) {
-            out.codes(block, i, nibbles(words[i]) | spread_bits<i, 4>(fifth));
-            out.codes(block, 4 + i, high_nibbles(words[i]) | spread_bits<4 + i, 4>(fifth));
-        });
+        repeat<4>([&](auto i) { out.codes(block, i, nibbles(words[i]) | spread_bits<i, 4>(fifth)); });
+        repeat<4>([&](auto i) { out.codes(block, 4 + i, high_nibbles(words[i]) | spread_bits<4 + i, 4>(fifth)); });
     }
 }
 
 // ---- super-blocks of 256
 
 /// d, dmin and the 6-bit scales and minima of Q4_K and Q5_K.
-inline void decode_k_scales(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_k_scales(TileRows rows, Out& out) {
     Ints head[4];  // d and dmin; scales; minima; the rest
     load_words(rows, 0, head);
     const Floats d = low_halves(head[0]), dmin = low_halves(right<16>(head[0]));
@@ -151,16 +173,17 @@ inline void decode_k_scales(TileRows rows, PanelRows out) {
     });
 }
 
-inline void decode_q4_k(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_q4_k(TileRows rows, Out& out) {
     decode_k_scales(rows, out);
-    for (int run = 0; run < 4; ++run) {  // RUN64: 32 bytes hold an even block low, the next one high
+    repeat<4>([&](auto run) {  // RUN64: 32 bytes hold an even block low, the next one high
         Ints words[8];
         load_words(rows, 16 + 32 * run, words);
-        for (int quad = 0; quad < 8; ++quad) {
+        repeat<8>([&](auto quad) {
             out.codes(2 * run, quad, nibbles(words[quad]));
             out.codes(2 * run + 1, quad, high_nibbles(words[quad]));
-        }
-    }
+        });
+    });
 }
 
 /// Bit `bit` of every byte, as the bit `place`.
@@ -169,21 +192,23 @@ Ints move_bit(Ints v) {
     return right<bit - place>(v) & all_bytes(1 << place);
 }
 
-inline void decode_q5_k(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_q5_k(TileRows rows, Out& out) {
     decode_k_scales(rows, out);
     Ints fifth[8];  // BITS256: bit b of a byte belongs to block b
     load_words(rows, 16, fifth);
     repeat<4>([&](auto run) {
         Ints words[8];
         load_words(rows, 48 + 32 * run, words);
-        for (int quad = 0; quad < 8; ++quad) {
+        repeat<8>([&](auto quad) {
             out.codes(2 * run, quad, nibbles(words[quad]) | move_bit<2 * run, 4>(fifth[quad]));
             out.codes(2 * run + 1, quad, high_nibbles(words[quad]) | move_bit<2 * run + 1, 4>(fifth[quad]));
-        }
+        });
     });
 }
 
-inline void decode_q6_k(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_q6_k(TileRows rows, Out& out) {
     Ints s[4];
     load_words(rows, 192, s);
     const Floats d = load_half(rows, 208);
@@ -191,22 +216,23 @@ inline void decode_q6_k(TileRows rows, PanelRows out) {
         out.scale(b, d);
         repeat<2>([&](auto half) { out.half_scale(b, half, to_floats(signed_byte<(2 * b + half) % 4>(s[b / 2]))); });
     });
-    for (int run = 0; run < 2; ++run) {  // 128 values: 64 bytes of nibbles (RUN128N), 32 of bit pairs (RUN128C)
+    repeat<2>([&](auto run) {  // 128 values: 64 bytes of nibbles (RUN128N), 32 of bit pairs (RUN128C)
         Ints first[8], second[8], two[8];
         load_words(rows, 64 * run, first);
         load_words(rows, 64 * run + 32, second);
         load_words(rows, 128 + 32 * run, two);
-        for (int quad = 0; quad < 8; ++quad) {
+        repeat<8>([&](auto quad) {
             const Ints high = all_bytes(0x30);
             out.codes(4 * run, quad, nibbles(first[quad]) | (right<-4>(two[quad]) & high));
             out.codes(4 * run + 1, quad, nibbles(second[quad]) | (right<-2>(two[quad]) & high));
             out.codes(4 * run + 2, quad, high_nibbles(first[quad]) | (two[quad] & high));
             out.codes(4 * run + 3, quad, high_nibbles(second[quad]) | (right<2>(two[quad]) & high));
-        }
-    }
+        });
+    });
 }
 
-inline void decode_q2_k(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_q2_k(TileRows rows, Out& out) {
     Ints pairs[4];
     load_words(rows, 0, pairs);
     const Ints head = load_word(rows, 80);
@@ -220,15 +246,17 @@ inline void decode_q2_k(TileRows rows, PanelRows out) {
             out.half_minimum(b, half, to_floats(right<4>(pair)));
         });
     });
-    for (int run = 0; run < 2; ++run) {  // RUN128C
+    repeat<2>([&](auto run) {  // RUN128C
         Ints words[8];
         load_words(rows, 16 + 32 * run, words);
-        for (int quad = 0; quad < 8; ++quad)
+        repeat<8>([&](auto quad) {
             repeat<4>([&](auto p) { out.codes(4 * run + p, quad, right<2 * p>(words[quad]) & all_bytes(3)); });
-    }
+        });
+    });
 }
 
-inline void decode_q3_k(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_q3_k(TileRows rows, Out& out) {
     Ints a[4];  // the twelve bytes of scales in words 1 .. 3
     load_words(rows, 92, a);
     const Floats d = load_half(rows, 108);
@@ -246,15 +274,17 @@ inline void decode_q3_k(TileRows rows, PanelRows out) {
     repeat<2>([&](auto run) {
         Ints words[8];
         load_words(rows, 32 + 32 * run, words);
-        for (int quad = 0; quad < 8; ++quad)
+        repeat<8>([&](auto quad) {
             repeat<4>([&](auto p) {
                 out.codes(4 * run + p, quad,
                           (right<2 * p>(words[quad]) & all_bytes(3)) | move_bit<4 * run + p, 2>(third[quad]));
             });
+        });
     });
 }
 
-inline void decode_iq4_xs(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_iq4_xs(TileRows rows, Out& out) {
     const Ints table = code_table<Type::iq4_xs>(kValuesNl);
     const Ints head = load_word(rows, 0), low = load_word(rows, 4);  // d, two high bits of each scale; four low bits
     const Floats d = low_halves(head);
@@ -262,14 +292,7 @@ inline void decode_iq4_xs(TileRows rows, PanelRows out) {
         const Ints s = (right<4 * b>(low) & all_words(15)) | (right<16 + 2 * b - 4>(head) & all_words(0x30));
         out.scale(b, multiply(d, to_floats(subtract(s, all_words(32)))));
     });
-    for (int two = 0; two < 4; ++two) {  // 16 bytes a block (SPLIT32)
-        Ints words[8];
-        load_words(rows, 8 + 32 * two, words);
-        for (int i = 0; i < 8; ++i) {
-            out.codes(2 * two + i / 4, i % 4, look_up(table, nibbles(words[i])));
-            out.codes(2 * two + i / 4, 4 + i % 4, look_up(table, high_nibbles(words[i])));
-        }
-    }
+    repeat<8>([&](auto b) { split32(rows, 8 + 16 * b, b, out, [&](Ints v) { return look_up(table, v); }); });
 }
 
 }  // namespace

@@ -8,8 +8,9 @@ namespace {
 
 // ---- a tile
 
-template <Type type>
-void decode_rows(TileRows rows, int blocks, PanelRows out) {
+/// after_block(b) is called where a block of a type with blocks of 32 is done.
+template <Type type, class Out, class AfterBlock>
+void decode_rows(TileRows rows, int blocks, Out& out, const AfterBlock& after_block) {
     if constexpr (type == Type::q2_k) {
         decode_q2_k(rows, out);
     } else if constexpr (type == Type::q3_k) {
@@ -43,13 +44,92 @@ void decode_rows(TileRows rows, int blocks, PanelRows out) {
                                : type == Type::q5_0                         ? 22
                                : type == Type::q5_1                         ? 24
                                                                             : 34;
-        for (int b = 0; b < blocks; ++b) decode_block32<type>(rows, kBytes * b, b, out);
+        for (int b = 0; b < blocks; ++b) {
+            decode_block32<type>(rows, kBytes * b, b, out);
+            after_block(b);
+        }
     }
 }
 
 template <Type type>
-void decode_tile(TileRows rows, int blocks, Panel& panel) {
-    for (int row = 0; row < kTileRows; row += kVector) decode_rows<type>(rows.from(row), blocks, {panel, row});
+[[gnu::flatten]] void decode_tile(TileRows rows, int blocks, Panel& panel) {
+    for (int row = 0; row < kTileRows; row += kVector) {
+        PanelRows out{panel, row};
+        decode_rows<type>(rows.from(row), blocks, out, [](int) {});
+    }
+}
+
+// ---- times one column
+
+/// An out that multiplies codes by one column as they come, without a panel: the blocks of a segment (or one, of a type
+/// with blocks of 32) have their sums in registers.
+template <TermKind kind, CodeForm form, int kBlocks>
+struct ColumnRows {
+    static constexpr bool kHalves = kind == TermKind::halves || kind == TermKind::halves_minimum;
+    static constexpr int kParts = kHalves ? 2 : 1;
+
+    const int8_t* column;
+    const float* scales;
+    const int16_t* half_sums;
+    Floats sum = all_floats(0);
+    CodeSums<form.most> products[kBlocks][kParts];
+    int adds[kBlocks][kParts];
+    Floats block_scale[kBlocks], block_minimum[kBlocks], block_half_scale[kBlocks][2], block_half_minimum[kBlocks][2];
+
+    static int place(int block) { return kBlocks == 1 ? 0 : block; }
+
+    void codes(int block, int quad, Ints v) {
+        const int b = place(block), part = kHalves ? quad / 4 : 0;
+        auto& its = products[b][part];
+        if (quad % (8 / kParts) == 0) {
+            const uint32_t offsets = !kHalves    ? factors(-form.offset, -form.offset)
+                                     : part == 0 ? factors(-form.offset, 0)
+                                                 : factors(0, -form.offset);
+            its.start(form.offset == 0 ? no_ints()
+                                       : multiply_pairs(column_word(half_sums + 2 * block), all_words(offsets)));
+            adds[b][part] = 0;
+        }
+        its.add(CodeSums<form.most>::weights(v), column_word(column + 32 * block + 4 * quad));
+        if (++adds[b][part] % CodeSums<form.most>::kDepth == 0 || adds[b][part] == 8 / kParts) its.settle();
+    }
+    void scale(int block, Floats v) { block_scale[place(block)] = v; }
+    void minimum(int block, Floats v) { block_minimum[place(block)] = v; }
+    void half_scale(int block, int half, Floats v) { block_half_scale[place(block)][half] = v; }
+    void half_minimum(int block, int half, Floats v) { block_half_minimum[place(block)][half] = v; }
+
+    /// Takes the block into the sum; in ascending order.
+    void finish(int block) {
+        const int b = place(block);
+        Floats t;
+        if constexpr (!kHalves)
+            t = multiply(block_scale[b], to_floats(products[b][0].sums));
+        else
+            t = multiply(block_scale[b],
+                         multiply_add(block_half_scale[b][1], to_floats(products[b][1].sums),
+                                      multiply(block_half_scale[b][0], to_floats(products[b][0].sums))));
+        const auto column_sum = [&](uint32_t parts) {
+            return to_floats(multiply_pairs(column_word(half_sums + 2 * block), all_words(parts)));
+        };
+        if constexpr (kind == TermKind::minimum) t = subtract_product(t, block_minimum[b], column_sum(factors(1, 1)));
+        if constexpr (kind == TermKind::halves_minimum) {
+            const Floats m = multiply_add(block_half_minimum[b][1], column_sum(factors(0, 1)),
+                                          multiply(block_half_minimum[b][0], column_sum(factors(1, 0))));
+            t = subtract_product(t, block_minimum[b], m);
+        }
+        sum = multiply_add(all_floats(scales[block]), t, sum);
+    }
+};
+
+template <Type type>
+[[gnu::flatten]] void multiply_tile_once(TileRows rows, int blocks, const int8_t* codes, const float* scales,
+                                         const int16_t* half_sums, bool first, float* y) {
+    constexpr bool kSuper = super_block(type);
+    for (int row = 0; row < kTileRows; row += kVector) {
+        ColumnRows<term_kind(type), code_form<type>(), kSuper ? 8 : 1> out{codes, scales, half_sums};
+        decode_rows<type>(rows.from(row), blocks, out, [&](int b) { out.finish(b); });
+        if constexpr (kSuper) repeat<8>([&](auto b) { out.finish(b); });
+        store_floats(y + row, first ? out.sum : add(load_floats(y + row), out.sum));
+    }
 }
 
 // ---- to floats

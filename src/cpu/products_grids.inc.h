@@ -166,8 +166,8 @@ inline Floats odd_scale(Ints n) {
 }
 
 /// Scales 2 n + 1 of both halves of a block, n in the nibbles of a byte.
-template <int byte>
-void odd_half_scales(Ints words, int block, PanelRows out) {
+template <int byte, class Out>
+void odd_half_scales(Ints words, int block, Out& out) {
     const Ints pair = byte_of<byte>(words);
     out.half_scale(block, 0, odd_scale(pair & all_words(15)));
     out.half_scale(block, 1, odd_scale(right<4>(pair)));
@@ -178,23 +178,25 @@ constexpr auto kCodeIq3Xxs = [](int level) { return kLevelsIq3Xxs[static_cast<si
 constexpr auto kCodeIq3S = [](int level) { return kLevelsIq3S[static_cast<size_t>(level)] + 16; };
 constexpr auto kCodeIq1 = [](int level) { return 8 * kLevelsIq1[static_cast<size_t>(level)] + 16; };
 
-inline void decode_iq2_xxs(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_iq2_xxs(TileRows rows, Out& out) {
     static const Grid<256, 8> grid(kGridIq2Xxs, kCodeIq2);
     const Floats d = multiply(load_half(rows, 0), all_floats(0.125f));
-    for (int two = 0; two < 4; ++two) {  // blocks 2 two and 2 two + 1: indices, then signs and scale
+    repeat<4>([&](auto two) {  // blocks 2 two and 2 two + 1: indices, then signs and scale
         Ints words[4];
         load_words(rows, 2 + 16 * two, words);
-        for (int i = 0; i < 2; ++i) {
-            const int block = 2 * two + i;
+        repeat<2>([&](auto i) {
+            constexpr int kBlock = 2 * two + i;
             const Ints signs = signs_of_fields(seven_bit_fields(words[2 * i + 1]));
-            out.scale(block, multiply(d, odd_scale(right<28>(words[2 * i + 1]))));
+            out.scale(kBlock, multiply(d, odd_scale(right<28>(words[2 * i + 1]))));
             grid_quads(grid, words[2 * i], no_ints(),
-                       [&](auto quad, Ints codes) { out.codes(block, quad, negate<quad, 64>(codes, signs)); });
-        }
-    }
+                       [&](auto quad, Ints codes) { out.codes(kBlock, quad, negate<quad, 64>(codes, signs)); });
+        });
+    });
 }
 
-inline void decode_iq2_xs(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_iq2_xs(TileRows rows, Out& out) {
     static const Grid<512, 8> grid(kGridIq2Xs, kCodeIq2);
     const Floats d = multiply(load_half(rows, 0), all_floats(0.125f));
     const Ints scales[2] = {load_word(rows, 66), load_word(rows, 70)};
@@ -217,7 +219,8 @@ inline void decode_iq2_xs(TileRows rows, PanelRows out) {
     });
 }
 
-inline void decode_iq2_s(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_iq2_s(TileRows rows, Out& out) {
     static const Grid<1024, 8> grid(kGridIq2S, kCodeIq2);
     const Floats d = multiply(load_half(rows, 0), all_floats(0.125f));
     Ints tail[4];  // high bits of indices in words 0 and 1, scales in words 2 and 3
@@ -239,31 +242,33 @@ inline void decode_iq2_s(TileRows rows, PanelRows out) {
     });
 }
 
-inline void decode_iq3_xxs(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_iq3_xxs(TileRows rows, Out& out) {
     static const Grid<256, 4> grid(kGridIq3Xxs, kCodeIq3Xxs);
     const Floats d = multiply(load_half(rows, 0), all_floats(0.25f));
-    for (int four = 0; four < 2; ++four) {
+    repeat<2>([&](auto four) {
         Ints tail[4];  // signs and scale of a block each
         load_words(rows, 66 + 16 * four, tail);
-        for (int two = 0; two < 2; ++two) {
+        repeat<2>([&](auto two) {
             Ints index[4];  // eight indices a block
             load_words(rows, 2 + 32 * four + 16 * two, index);
-            for (int i = 0; i < 2; ++i) {
-                const int block = 4 * four + 2 * two + i;
+            repeat<2>([&](auto i) {
+                constexpr int kBlock = 4 * four + 2 * two + i;
                 const Ints word = tail[2 * two + i];
                 const Ints signs = signs_of_fields(seven_bit_fields(word));
-                out.scale(block, multiply(d, odd_scale(right<28>(word))));
+                out.scale(kBlock, multiply(d, odd_scale(right<28>(word))));
                 repeat<2>([&](auto half) {
                     grid_quads(grid, index[2 * i + half], no_ints(), [&](auto quad, Ints codes) {
-                        out.codes(block, 4 * half + quad, negate<4 * half + quad, 64>(codes, signs));
+                        out.codes(kBlock, 4 * half + quad, negate<4 * half + quad, 64>(codes, signs));
                     });
                 });
-            }
-        }
-    }
+            });
+        });
+    });
 }
 
-inline void decode_iq3_s(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_iq3_s(TileRows rows, Out& out) {
     static const Grid<512, 4> grid(kGridIq3S, kCodeIq3S);
     const Floats d = load_half(rows, 0);
     const Ints ninth[2] = {load_word(rows, 66), load_word(rows, 70)};
@@ -290,7 +295,8 @@ inline void decode_iq3_s(TileRows rows, PanelRows out) {
 }
 
 /// A block of IQ1: indices, their high bits and the deltas (1 or -1) of its four vectors, a byte each.
-inline void decode_iq1_block(Ints low, Ints high, Ints deltas, int block, PanelRows out) {
+template <class Out>
+void decode_iq1_block(Ints low, Ints high, Ints deltas, int block, Out& out) {
     static const Grid<2048, 8> grid(kGridIq1, kCodeIq1);
     grid_quads(grid, low, high, [&](auto quad, Ints codes) {
         constexpr int8_t b = quad / 2;
@@ -300,7 +306,8 @@ inline void decode_iq1_block(Ints low, Ints high, Ints deltas, int block, PanelR
     });
 }
 
-inline void decode_iq1_s(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_iq1_s(TileRows rows, Out& out) {
     const Floats d = multiply(load_half(rows, 0), all_floats(0.125f));
     Ints heads[4];  // two blocks each: 3 high bits of four indices, 3 of the scale, the sign of delta
     load_words(rows, 34, heads);
@@ -319,7 +326,8 @@ inline void decode_iq1_s(TileRows rows, PanelRows out) {
     });
 }
 
-inline void decode_iq1_m(TileRows rows, PanelRows out) {
+template <class Out>
+void decode_iq1_m(TileRows rows, Out& out) {
     const Ints words[2] = {load_word(rows, 48), load_word(rows, 52)};  // v0, v1; v2, v3
     const Ints half = (right<12>(words[0]) & all_words(0xf)) | (right<24>(words[0]) & all_words(0xf0)) |
                       (right<4>(words[1]) & all_words(0xf00)) | (right<16>(words[1]) & all_words(0xf000));

@@ -81,6 +81,10 @@ using DecodeFunction = void (*)(TileRows rows, int blocks, Panel& panel);
 using MultiplyFunction = void (*)(const Panel& panel, int blocks, const int8_t* codes, const float* scales,
                                   const int16_t* half_sums, bool first, float* y);
 
+/// The product of a segment and one column without a panel; codes, scales and half_sums as in QuantisedRows.
+using MultiplyOnceFunction = void (*)(TileRows rows, int blocks, const int8_t* codes, const float* scales,
+                                      const int16_t* half_sums, bool first, float* y);
+
 using DecodeFloatFunction = void (*)(TileRows rows, int inputs, FloatPanel& panel);
 /// The same for float weights; the columns are N rows of floats.
 using MultiplyFloatFunction = void (*)(const FloatPanel& panel, int inputs, const float* const* columns, bool first,
@@ -89,6 +93,7 @@ using MultiplyFloatFunction = void (*)(const FloatPanel& panel, int inputs, cons
 struct TypeKernels {
     DecodeFunction decode = nullptr;  // null: not a quantised type
     std::array<MultiplyFunction, kGroupColumns> multiply{};
+    MultiplyOnceFunction multiply_once = nullptr;  // null: decode and multiply[0]
     DecodeFloatFunction decode_float = nullptr;
 };
 

@@ -180,7 +180,7 @@ struct CodeSums {
     struct Weights {
         Ints codes;
     };
-    static Weights load(const void* p) { return {load_ints(p)}; }
+    static Weights weights(Ints codes) { return {codes}; }
 
     Ints sums;
     void start(Ints from) { sums = from; }
@@ -327,10 +327,7 @@ struct CodeSums {
     struct Weights {
         Ints codes, magnitudes;
     };
-    static Weights load(const void* p) {
-        const Ints codes = load_ints(p);
-        return {codes, kSigned ? _mm256_abs_epi8(codes) : codes};
-    }
+    static Weights weights(Ints codes) { return {codes, kSigned ? _mm256_abs_epi8(codes) : codes}; }
 
     Ints sums, pairs;
     void start(Ints from) {

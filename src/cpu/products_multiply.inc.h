@@ -51,7 +51,8 @@ void multiply_panel(const Panel& panel, int blocks, const int8_t* codes, const f
 #pragma GCC unroll 8
                 for (int quad = from; quad < to; ++quad) {
                     typename Sums::Weights weights[V];
-                    for (int v = 0; v < V; ++v) weights[v] = Sums::load(panel.codes[8 * b + quad][row + v * kVector]);
+                    for (int v = 0; v < V; ++v)
+                        weights[v] = Sums::weights(load_ints(panel.codes[8 * b + quad][row + v * kVector]));
                     for (int c = 0; c < N; ++c) {
                         const Ints column = column_word(codes + ((8 * b + quad) * N + c) * 4);
                         for (int v = 0; v < V; ++v) products[c][v].add(weights[v], column);

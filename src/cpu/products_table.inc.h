@@ -45,6 +45,8 @@ void set_type(ProductKernels& table) {
     TypeKernels& its = table.types[static_cast<size_t>(type)];
     its.decode = decode_tile<type>;
     its.multiply = kMultiply<term_kind(type), code_form<type>()>;
+    // Looking up the largest grid leaves no registers for sums.
+    if constexpr (type != Type::iq1_s && type != Type::iq1_m) its.multiply_once = multiply_tile_once<type>;
     its.decode_float = decode_tile_float<type>;
 }
 

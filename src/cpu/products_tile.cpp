@@ -69,6 +69,12 @@ void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Column
             for (int row = 0; row < count; ++row) std::memcpy(scratch.rows[row], rows[row], segment_size);
             segment = {scratch.rows[0], sizeof scratch.rows[0]};
         }
+        if (codes && columns.count == 1 && type.multiply_once) {
+            type.multiply_once(segment, inputs / 32, columns.codes + start, columns.scales + start / 32,
+                               columns.half_sums + start / 16, start == 0, y);
+            rows.data += segment_size;
+            continue;
+        }
         if (codes)
             type.decode(segment, inputs / 32, scratch.panel);
         else
