@@ -200,17 +200,26 @@ __global__ void __launch_bounds__(128)
                 for (int j = 0; j < Tile / 8; ++j)
 #pragma unroll
                     for (int i = 0; i < 4; ++i) s[j][i] = 0.0f;
+                // Fragments of the next step are on their way while this one multiplies.
+                unsigned a[2][4], b[2][Tile / 16][4];
+                const auto fetch = [&](int kk, int to) {
+                    load_matrix4(a[to],
+                                 queries + (row_group * 16 + (lane & 15)) * S::stride + kk * 16 + (lane >> 4) * 8);
+#pragma unroll
+                    for (int jp = 0; jp < Tile / 16; ++jp)
+                        load_matrix4(b[to][jp], keys + (jp * 16 + (lane & 7) + ((lane >> 4) << 3)) * S::stride +
+                                                    kk * 16 + ((lane >> 3) & 1) * 8);
+                };
+                fetch(0, 0);
 #pragma unroll
                 for (int kk = 0; kk < Width / 16; ++kk) {
-                    unsigned a[4];
-                    load_matrix4(a, queries + (row_group * 16 + (lane & 15)) * S::stride + kk * 16 + (lane >> 4) * 8);
+                    if (kk + 1 < Width / 16) fetch(kk + 1, (kk + 1) & 1);
+                    const unsigned(&q4)[4] = a[kk & 1];
 #pragma unroll
                     for (int jp = 0; jp < Tile / 16; ++jp) {
-                        unsigned b[4];
-                        load_matrix4(b, keys + (jp * 16 + (lane & 7) + ((lane >> 4) << 3)) * S::stride + kk * 16 +
-                                            ((lane >> 3) & 1) * 8);
-                        mma_half(s[2 * jp], a[0], a[1], a[2], a[3], b[0], b[1]);
-                        mma_half(s[2 * jp + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+                        const unsigned(&k4)[4] = b[kk & 1][jp];
+                        mma_half(s[2 * jp], q4[0], q4[1], q4[2], q4[3], k4[0], k4[1]);
+                        mma_half(s[2 * jp + 1], q4[0], q4[1], q4[2], q4[3], k4[2], k4[3]);
                     }
                 }
             }
@@ -257,17 +266,24 @@ __global__ void __launch_bounds__(128)
             copy_wait<1>();
             __syncthreads();
             if (computes && has_part) {
+                constexpr int across = S::part_width / 16, fetches = Tile / 16 * across, ahead = 3;
+                unsigned b[ahead + 1][4];
+                const auto fetch = [&](int n) {
+                    const int kk = n / across, jp = n % across;
+                    load_matrix4_transposed(b[n % (ahead + 1)],
+                                            values + (kk * 16 + (lane & 7) + ((lane >> 3) & 1) * 8) * S::stride + d0 +
+                                                jp * 16 + (lane >> 4) * 8);
+                };
 #pragma unroll
-                for (int kk = 0; kk < Tile / 16; ++kk) {
+                for (int n = 0; n < ahead && n < fetches; ++n) fetch(n);
 #pragma unroll
-                    for (int jp = 0; jp < S::part_width / 16; ++jp) {
-                        unsigned b[4];
-                        load_matrix4_transposed(b, values + (kk * 16 + (lane & 7) + ((lane >> 3) & 1) * 8) * S::stride +
-                                                       d0 + jp * 16 + (lane >> 4) * 8);
-                        mma_half(o[2 * jp], p[2 * kk][0], p[2 * kk][1], p[2 * kk + 1][0], p[2 * kk + 1][1], b[0], b[1]);
-                        mma_half(o[2 * jp + 1], p[2 * kk][0], p[2 * kk][1], p[2 * kk + 1][0], p[2 * kk + 1][1], b[2],
-                                 b[3]);
-                    }
+                for (int n = 0; n < fetches; ++n) {
+                    if (n + ahead < fetches) fetch(n + ahead);
+                    const int kk = n / across, jp = n % across;
+                    const unsigned(&v4)[4] = b[n % (ahead + 1)];
+                    mma_half(o[2 * jp], p[2 * kk][0], p[2 * kk][1], p[2 * kk + 1][0], p[2 * kk + 1][1], v4[0], v4[1]);
+                    mma_half(o[2 * jp + 1], p[2 * kk][0], p[2 * kk][1], p[2 * kk + 1][0], p[2 * kk + 1][1], v4[2],
+                             v4[3]);
                 }
             }
             __syncthreads();  // values are read

@@ -4,7 +4,8 @@
 //
 // Both products use the old S, so a token costs one reduction:
 //   kv = S k;  qv = S q;  delta = beta (v - e^g kv);  o = e^g qv + delta (k . q);  S = e^g S + delta k
-// Four lanes hold a row of S, keys 16 i + 4 lane .. + 3 each; a dot is a chain over i, then the lanes by xor 1, 2.
+// Eight lanes hold a row of S (four where heads are 16 wide), keys 32 i + 4 lane .. + 3 each. A dot is four chains over
+// i, one a place in the four, added as (x + y) + (z + w), then the lanes by xor 1, 2, 4.
 //
 // A window of guesses leaves S and the history as they are and logs its rows (Span::log); the next call replays the
 // kept ones first. The log of S holds, per value head: k, v, e^g, beta; each head's block reads and writes only its
@@ -57,34 +58,68 @@ __device__ void keep_inputs(float* history, float* log, Rows u, const SpanInfo& 
                 u.data[static_cast<int64_t>(span.first + t) * u.stride + channel];
 }
 
-/// A block a head's channels: unit 0 .. key_heads - 1 queries, then keys, then values. `keeps`: the block has all rows
-/// of the call, so nobody else reads its channels' history, and it brings that up to date.
-__global__ void conv_kernel(Step step, DeltaNetSpec spec, uint64_t history_bytes, Rows u, Rows alpha, Rows beta,
-                            Activated out, int spans, int keeps) {
-    __shared__ float buffer[16];
+/// A warp a head's channels and a tile of rows: unit 0 .. key_heads - 1 queries, then keys, then values. `keeps`: the
+/// warp has all rows of the call, so nobody else reads its channels' history, and it brings that up to date.
+template <int Taps>
+__global__ void __launch_bounds__(128) conv_kernel(Step step, DeltaNetSpec spec, uint64_t history_bytes, Rows u,
+                                                   Rows alpha, Rows beta, Activated out, int spans, int keeps) {
+    constexpr int kMost = 4;  // channels a lane
     grid_sync();
-    const int unit = blockIdx.x, d = threadIdx.x, width = spec.width,
-              channels = (2 * spec.key_heads + spec.value_heads) * width;
-    const int channel = unit * width + d, warps = (width + 31) / 32;
-    float taps[16];
-    for (int j = 0; j < spec.taps; ++j) taps[j] = spec.conv[static_cast<int64_t>(channel) * spec.taps + j];
-    for (int i = 0; i < kConvRows; ++i) {
-        const int row = blockIdx.y * kConvRows + i;
-        if (row >= u.rows) break;
-        const SpanInfo span = step.spans[step.span_of[row]];
-        const float* history = reinterpret_cast<const float*>(step.part(span.slot, spec.history));
-        const float* log = reinterpret_cast<const float*>(step.part(span.slot, spec.history) + history_bytes);
-        float c = 0.0f;
-        for (int j = 0; j < spec.taps; ++j)
-            c = __fmaf_rn(taps[j],
-                          conv_input(history, log, u, span.first, spec.taps, channels, span.replay,
-                                     row - span.first - (spec.taps - 1) + j, channel),
-                          c);
-        c = silu(c);
+    const int unit = blockIdx.x * 4 + (threadIdx.x >> 5), lane = threadIdx.x & 31, width = spec.width;
+    if (unit >= 2 * spec.key_heads + spec.value_heads) return;
+    const int channels = (2 * spec.key_heads + spec.value_heads) * width, first_row = blockIdx.y * kConvRows;
+    const int taps = Taps > 0 ? Taps : spec.taps;
+    constexpr int kTaps = Taps > 0 ? Taps : 16;
+    float weights[kMost][kTaps], window[kMost][kTaps];
+#pragma unroll
+    for (int n = 0; n < kMost; ++n)
+#pragma unroll
+        for (int j = 0; j < kTaps; ++j) {
+            const int d = n * 32 + lane;
+            weights[n][j] = d < width && j < taps ? spec.conv[static_cast<int64_t>(unit * width + d) * taps + j] : 0.0f;
+        }
+    int current = -1;  // the span that the window belongs to
+    for (int row = first_row; row < min(first_row + kConvRows, u.rows); ++row) {
+        const int span_index = step.span_of[row];
+        const SpanInfo span = step.spans[span_index];
+        if (span_index != current) {
+            current = span_index;
+            const float* history = reinterpret_cast<const float*>(step.part(span.slot, spec.history));
+            const float* log = reinterpret_cast<const float*>(step.part(span.slot, spec.history) + history_bytes);
+#pragma unroll
+            for (int n = 0; n < kMost; ++n)
+#pragma unroll
+                for (int j = 0; j + 1 < kTaps; ++j)
+                    if (n * 32 + lane < width && j + 1 < taps)
+                        window[n][j + 1] = conv_input(history, log, u, span.first, taps, channels, span.replay,
+                                                      row - span.first - (taps - 1) + j, unit * width + n * 32 + lane);
+        }
+        float c[kMost], sum = 0.0f;
+#pragma unroll
+        for (int n = 0; n < kMost; ++n) {
+            const int d = n * 32 + lane;
+            if (n * 32 >= width) break;
+                // The window moves on: oldest first, the row itself last.
+#pragma unroll
+            for (int j = 0; j + 1 < kTaps; ++j)
+                if (j + 1 < taps) window[n][j] = window[n][j + 1];
+            const float own = d < width ? u.data[static_cast<int64_t>(row) * u.stride + unit * width + d] : 0.0f;
+            c[n] = 0.0f;
+#pragma unroll
+            for (int j = 0; j < kTaps; ++j) {
+                if (j == taps - 1) window[n][j] = own;
+                if (j < taps) c[n] = __fmaf_rn(weights[n][j], window[n][j], c[n]);
+            }
+            c[n] = d < width ? silu(c[n]) : 0.0f;
+            sum = __fmaf_rn(c[n], c[n], sum);
+        }
         if (unit >= 2 * spec.key_heads) {
             const int head = unit - 2 * spec.key_heads;
-            out.v[(static_cast<int64_t>(row) * spec.value_heads + head) * width + d] = c;
-            if (d == 0) {
+#pragma unroll
+            for (int n = 0; n < kMost; ++n)
+                if (n * 32 + lane < width)
+                    out.v[(static_cast<int64_t>(row) * spec.value_heads + head) * width + n * 32 + lane] = c[n];
+            if (lane == 0) {
                 const float g = __fmul_rn(spec.decay[head],
                                           softplus(__fadd_rn(alpha.data[row * alpha.stride + head], spec.dt[head])));
                 out.gates[static_cast<int64_t>(row) * spec.value_heads + head] =
@@ -93,28 +128,22 @@ __global__ void conv_kernel(Step step, DeltaNetSpec spec, uint64_t history_bytes
             continue;
         }
         // q / sqrt(sum + eps) / sqrt(width), k / sqrt(sum + eps)
-        float sum = __fmul_rn(c, c);
-        for (int m = min(width, 32) / 2; m > 0; m >>= 1)
-            sum = __fadd_rn(sum, __shfl_xor_sync(width < 32 ? 0xffffu : 0xffffffffu, sum, m));
-        if (warps > 1) {
-            if ((d & 31) == 0) buffer[d >> 5] = sum;
-            __syncthreads();
-            sum = buffer[0];
-            for (int w = 1; w < warps; ++w) sum = __fadd_rn(sum, buffer[w]);
-            __syncthreads();
-        }
-        float y = __fdiv_rn(c, __fsqrt_rn(__fadd_rn(sum, spec.eps)));
         const bool query = unit < spec.key_heads;
-        if (query) y = __fdiv_rn(y, __fsqrt_rn(static_cast<float>(width)));
-        float* to = query ? out.q : out.k;
-        to[(static_cast<int64_t>(row) * spec.key_heads + (query ? unit : unit - spec.key_heads)) * width + d] = y;
+        const float root = __fsqrt_rn(__fadd_rn(warp_sum(sum), spec.eps)), more = __fsqrt_rn(static_cast<float>(width));
+        float* to = (query ? out.q : out.k) +
+                    (static_cast<int64_t>(row) * spec.key_heads + (query ? unit : unit - spec.key_heads)) * width;
+#pragma unroll
+        for (int n = 0; n < kMost; ++n)
+            if (n * 32 + lane < width)
+                to[n * 32 + lane] = query ? __fdiv_rn(__fdiv_rn(c[n], root), more) : __fdiv_rn(c[n], root);
     }
     if (!keeps) return;
     for (int s = 0; s < spans; ++s) {
         const SpanInfo span = step.spans[s];
         auto* history = reinterpret_cast<float*>(step.part(span.slot, spec.history));
-        keep_inputs(history, reinterpret_cast<float*>(step.part(span.slot, spec.history) + history_bytes), u, span,
-                    spec.taps, channels, channel);
+        for (int d = lane; d < width; d += 32)
+            keep_inputs(history, reinterpret_cast<float*>(step.part(span.slot, spec.history) + history_bytes), u, span,
+                        spec.taps, channels, unit * width + d);
     }
 }
 
@@ -160,18 +189,29 @@ __device__ void norm_gate(const float* o, const DeltaNetSpec& spec, Rows z, int 
     }
 }
 
+template <int Width, int Parts>
+struct NetShape {
+    static constexpr int rows = Width / Parts;         // of S, a block
+    static constexpr int lanes = Width >= 32 ? 8 : 4;  // of a row
+    static constexpr int threads = rows * lanes;
+    static constexpr int own = Width / 4 / lanes;  // float4s of S a thread
+};
+
 /// Block (value head, part of its rows, span). Parts > 1 (prompts): o goes to memory and is normed by a kernel of its
 /// own.
 template <int Width, int Parts>
-__global__ void __launch_bounds__(Width / Parts * 4)
+__global__ void __launch_bounds__(NetShape<Width, Parts>::threads)
     net_kernel(Step step, DeltaNetSpec spec, uint64_t state_bytes, uint64_t history_bytes, Rows u, Rows z, Activated a,
                Rows values, Codes codes, int keeps) {
-    constexpr int rows_here = Width / Parts, threads = rows_here * 4, own = Width / 16;  // float4s of S a thread
-    __shared__ float4 keys[kChunk][Width / 4], queries[kChunk][Width / 4];
-    __shared__ float vs[kChunk][rows_here], outs[kChunk][rows_here], eg[kChunk], betas[kChunk], kq[kChunk];
+    using N = NetShape<Width, Parts>;
+    constexpr int kStage = Width >= 128 && Parts == 1 ? 8 : kChunk;
+    // Two chunks of tokens: one is multiplied while the next arrives.
+    __shared__ __align__(16) float keys[2][kStage][Width], queries[2][kStage][Width], vs[2][kStage][N::rows];
+    __shared__ float2 gates[2][kStage];
+    __shared__ float outs[kStage][N::rows];
     grid_sync();
-    const int head = blockIdx.x, part = blockIdx.y, t = threadIdx.x, local = t >> 2, lane4 = t & 3,
-              j = part * rows_here + local;
+    const int head = blockIdx.x, part = blockIdx.y, t = threadIdx.x, local = t / N::lanes, lane = t % N::lanes,
+              j = part * N::rows + local;
     const int key_head = head % spec.key_heads;
     const SpanInfo span = step.spans[blockIdx.z];
     if (span.rows == 0 && span.replay == 0) return;
@@ -180,107 +220,115 @@ __global__ void __launch_bounds__(Width / Parts * 4)
     const int log_row = spec.value_heads * (2 * Width + 2);  // floats
     float* log = reinterpret_cast<float*>(state + state_bytes) + head * (2 * Width + 2);
 
-    float4 s[own];
-#pragma unroll
-    for (int i = 0; i < own; ++i) s[i] = S[4 * i + lane4];
+    // Chunk c: tokens of the log (-replay .. -1) come first, chunks of their own; then the call's.
+    const int log_chunks = (span.replay + kStage - 1) / kStage, chunks = log_chunks + (span.rows + kStage - 1) / kStage;
+    const auto first_of = [&](int c) { return c < log_chunks ? c * kStage - span.replay : (c - log_chunks) * kStage; };
+    const auto count_of = [&](int c) { return min(kStage, (c < log_chunks ? 0 : span.rows) - first_of(c)); };
+    const auto stage = [&](int c) {
+        const int first = first_of(c), n = count_of(c), to = c & 1;
+        if (c < log_chunks) {
+            for (int i = t; i < n * Width; i += N::threads) {
+                const float* from = log + static_cast<int64_t>(first + i / Width + span.replay) * log_row;
+                keys[to][i / Width][i % Width] = from[i % Width];
+                queries[to][i / Width][i % Width] = 0.0f;
+            }
+            for (int i = t; i < n * N::rows; i += N::threads)
+                vs[to][i / N::rows][i % N::rows] =
+                    log[static_cast<int64_t>(first + i / N::rows + span.replay) * log_row + Width + part * N::rows +
+                        i % N::rows];
+            for (int i = t; i < n; i += N::threads) {
+                const float* from = log + static_cast<int64_t>(first + i + span.replay) * log_row + 2 * Width;
+                gates[to][i] = make_float2(from[0], from[1]);
+            }
+            return;
+        }
+        const int64_t row = span.first + first;
+        constexpr int pieces = Width / 4, v_pieces = N::rows / 4;
+        for (int i = t; i < n * pieces; i += N::threads) {
+            const int token = i / pieces, piece = i % pieces;
+            const int64_t at = ((row + token) * spec.key_heads + key_head) * Width + piece * 4;
+            copy_async16(&keys[to][token][piece * 4], a.k + at);
+            copy_async16(&queries[to][token][piece * 4], a.q + at);
+        }
+        for (int i = t; i < n * v_pieces; i += N::threads)
+            copy_async16(
+                &vs[to][i / v_pieces][i % v_pieces * 4],
+                a.v + ((row + i / v_pieces) * spec.value_heads + head) * Width + part * N::rows + i % v_pieces * 4);
+        for (int i = t; i < n * 2; i += N::threads)
+            copy_async4(reinterpret_cast<float*>(gates[to]) + i,
+                        reinterpret_cast<const float*>(a.gates + (row + i / 2) * spec.value_heads + head) + i % 2);
+    };
 
-    // Tokens -replay .. -1 come from the log and give nothing; 0 .. rows - 1 are the call's.
-    for (int first = -span.replay; first < span.rows; first += kChunk) {
-        // A window's replay is a chunk of its own: S is written after it.
-        const int border = first < 0 && span.log ? 0 : span.rows;
-        const int n = min(kChunk, border - first);
+    float4 s[N::own];
+#pragma unroll
+    for (int i = 0; i < N::own; ++i) s[i] = S[N::lanes * i + lane];
+    const unsigned mask = N::threads < 32 ? (1u << N::threads) - 1 : 0xffffffffu;
+    const auto lanes_sum = [&](float v) {
+        v = __fadd_rn(v, __shfl_xor_sync(mask, v, 1));
+        v = __fadd_rn(v, __shfl_xor_sync(mask, v, 2));
+        return N::lanes == 8 ? __fadd_rn(v, __shfl_xor_sync(mask, v, 4)) : v;
+    };
+
+    stage(0);
+    copy_commit();
+    for (int c = 0; c < chunks; ++c) {
+        copy_wait<0>();
         __syncthreads();
-        for (int i = t; i < n * Width; i += threads) {
-            const int token = first + i / Width, d = i % Width;
-            const bool logged = token < 0;
-            const int64_t row = span.first + token;
-            const float* from = log + static_cast<int64_t>(token + span.replay) * log_row;
-            reinterpret_cast<float*>(keys[i / Width])[d] =
-                logged ? from[d] : a.k[(row * spec.key_heads + key_head) * Width + d];
-            reinterpret_cast<float*>(queries[i / Width])[d] =
-                logged ? 0.0f : a.q[(row * spec.key_heads + key_head) * Width + d];
-        }
-        for (int i = t; i < n * rows_here; i += threads) {
-            const int token = first + i / rows_here, d = part * rows_here + i % rows_here;
-            const int64_t row = span.first + token;
-            vs[i / rows_here][i % rows_here] =
-                token < 0 ? log[static_cast<int64_t>(token + span.replay) * log_row + Width + d]
-                          : a.v[(row * spec.value_heads + head) * Width + d];
-        }
-        if (t < n) {
-            const int token = first + t;
-            const float* from = log + static_cast<int64_t>(token + span.replay) * log_row + 2 * Width;
-            const float2 g = token < 0 ? make_float2(from[0], from[1])
-                                       : a.gates[static_cast<int64_t>(span.first + token) * spec.value_heads + head];
-            eg[t] = g.x;
-            betas[t] = g.y;
-        }
-        __syncthreads();
-        // k . q of each token: eight lanes a token, a chain each, then the lanes in order of xor 1, 2, 4.
-        for (int i = t; i < kChunk * 8; i += threads) {
-            const int token = i >> 3, l = i & 7;
-            float sum = 0.0f;
-            if (token < n)
-                for (int d = l * (Width / 8); d < (l + 1) * (Width / 8); ++d)
-                    sum = __fmaf_rn(reinterpret_cast<const float*>(keys[token])[d],
-                                    reinterpret_cast<const float*>(queries[token])[d], sum);
-            const unsigned mask = threads < 32 ? (1u << threads) - 1 : 0xffffffffu;
-            sum = __fadd_rn(sum, __shfl_xor_sync(mask, sum, 1));
-            sum = __fadd_rn(sum, __shfl_xor_sync(mask, sum, 2));
-            sum = __fadd_rn(sum, __shfl_xor_sync(mask, sum, 4));
-            if (l == 0) kq[token] = sum;
-        }
-        __syncthreads();
+        if (c + 1 < chunks) stage(c + 1);
+        copy_commit();
+        const int first = first_of(c), n = count_of(c), from = c & 1;
         for (int token = 0; token < n; ++token) {
-            float kv = 0.0f, qv = 0.0f;
+            const float4* key = reinterpret_cast<const float4*>(keys[from][token]);
+            const float4* query = reinterpret_cast<const float4*>(queries[from][token]);
+            float4 k[N::own], kv = make_float4(0, 0, 0, 0), qv = kv, kq = kv;
 #pragma unroll
-            for (int i = 0; i < own; ++i) {
-                const float4 k = keys[token][4 * i + lane4], q = queries[token][4 * i + lane4];
-                kv = __fmaf_rn(s[i].x, k.x, kv), qv = __fmaf_rn(s[i].x, q.x, qv);
-                kv = __fmaf_rn(s[i].y, k.y, kv), qv = __fmaf_rn(s[i].y, q.y, qv);
-                kv = __fmaf_rn(s[i].z, k.z, kv), qv = __fmaf_rn(s[i].z, q.z, qv);
-                kv = __fmaf_rn(s[i].w, k.w, kv), qv = __fmaf_rn(s[i].w, q.w, qv);
+            for (int i = 0; i < N::own; ++i) {
+                k[i] = key[N::lanes * i + lane];
+                const float4 q = query[N::lanes * i + lane];
+                kv.x = __fmaf_rn(s[i].x, k[i].x, kv.x), kv.y = __fmaf_rn(s[i].y, k[i].y, kv.y);
+                kv.z = __fmaf_rn(s[i].z, k[i].z, kv.z), kv.w = __fmaf_rn(s[i].w, k[i].w, kv.w);
+                qv.x = __fmaf_rn(s[i].x, q.x, qv.x), qv.y = __fmaf_rn(s[i].y, q.y, qv.y);
+                qv.z = __fmaf_rn(s[i].z, q.z, qv.z), qv.w = __fmaf_rn(s[i].w, q.w, qv.w);
+                kq.x = __fmaf_rn(k[i].x, q.x, kq.x), kq.y = __fmaf_rn(k[i].y, q.y, kq.y);
+                kq.z = __fmaf_rn(k[i].z, q.z, kq.z), kq.w = __fmaf_rn(k[i].w, q.w, kq.w);
             }
-            const unsigned mask = threads < 32 ? (1u << threads) - 1 : 0xffffffffu;
-            kv = __fadd_rn(kv, __shfl_xor_sync(mask, kv, 1)), qv = __fadd_rn(qv, __shfl_xor_sync(mask, qv, 1));
-            kv = __fadd_rn(kv, __shfl_xor_sync(mask, kv, 2)), qv = __fadd_rn(qv, __shfl_xor_sync(mask, qv, 2));
-            const float e = eg[token], delta = __fmul_rn(betas[token], __fmaf_rn(-e, kv, vs[token][local]));
-            if (lane4 == 0) outs[token][local] = __fmaf_rn(delta, kq[token], __fmul_rn(e, qv));
+            const auto fold = [](float4 v) { return __fadd_rn(__fadd_rn(v.x, v.y), __fadd_rn(v.z, v.w)); };
+            const float skv = lanes_sum(fold(kv)), sqv = lanes_sum(fold(qv)), skq = lanes_sum(fold(kq));
+            const float2 gate = gates[from][token];
+            const float e = gate.x, delta = __fmul_rn(gate.y, __fmaf_rn(-e, skv, vs[from][token][local]));
+            if (lane == 0) outs[token][local] = __fmaf_rn(delta, skq, __fmul_rn(e, sqv));
 #pragma unroll
-            for (int i = 0; i < own; ++i) {
-                const float4 k = keys[token][4 * i + lane4];
-                s[i].x = __fmaf_rn(delta, k.x, __fmul_rn(e, s[i].x));
-                s[i].y = __fmaf_rn(delta, k.y, __fmul_rn(e, s[i].y));
-                s[i].z = __fmaf_rn(delta, k.z, __fmul_rn(e, s[i].z));
-                s[i].w = __fmaf_rn(delta, k.w, __fmul_rn(e, s[i].w));
+            for (int i = 0; i < N::own; ++i) {
+                s[i].x = __fmaf_rn(delta, k[i].x, __fmul_rn(e, s[i].x));
+                s[i].y = __fmaf_rn(delta, k[i].y, __fmul_rn(e, s[i].y));
+                s[i].z = __fmaf_rn(delta, k[i].z, __fmul_rn(e, s[i].z));
+                s[i].w = __fmaf_rn(delta, k[i].w, __fmul_rn(e, s[i].w));
             }
+        }
+        if (c < log_chunks) {
+            // The kept rows are in: S after the last of them is the state; what follows is a window's.
+            if (span.log && c == log_chunks - 1) {
+#pragma unroll
+                for (int i = 0; i < N::own; ++i) S[N::lanes * i + lane] = s[i];
+            }
+            continue;
         }
         __syncthreads();
         if (Parts == 1) {
-            for (int token = t >> 5; token < n; token += threads / 32)
-                if (first + token >= 0)
-                    norm_gate<Width>(outs[token], spec, z, span.first + first + token, head, values, codes, t & 31);
+            for (int token = t >> 5; token < n; token += max(1, N::threads / 32))
+                norm_gate<Width>(outs[token], spec, z, span.first + first + token, head, values, codes, t & 31);
         } else {
-            for (int i = t; i < n * rows_here; i += threads) {
-                const int token = first + i / rows_here;
-                if (token >= 0)
-                    a.o[(static_cast<int64_t>(span.first + token) * spec.value_heads + head) * Width +
-                        part * rows_here + i % rows_here] = outs[i / rows_here][i % rows_here];
-            }
-        }
-        if (first < 0 && span.log) {
-            // The kept rows are in: S after them is the state; what follows is a window's.
-#pragma unroll
-            for (int i = 0; i < own; ++i) S[4 * i + lane4] = s[i];
-            first = -kChunk;  // next: token 0
+            for (int i = t; i < n * N::rows; i += N::threads)
+                a.o[(static_cast<int64_t>(span.first + first + i / N::rows) * spec.value_heads + head) * Width +
+                    part * N::rows + i % N::rows] = outs[i / N::rows][i % N::rows];
         }
     }
     if (!span.log) {
 #pragma unroll
-        for (int i = 0; i < own; ++i) S[4 * i + lane4] = s[i];
+        for (int i = 0; i < N::own; ++i) S[N::lanes * i + lane] = s[i];
     } else if (Parts == 1) {
         __syncthreads();
-        for (int i = t; i < span.rows * Width; i += threads) {
+        for (int i = t; i < span.rows * Width; i += N::threads) {
             const int token = i / Width, d = i % Width;
             const int64_t row = span.first + token;
             log[static_cast<int64_t>(token) * log_row + d] = a.k[(row * spec.key_heads + key_head) * Width + d];
@@ -296,7 +344,7 @@ __global__ void __launch_bounds__(Width / Parts * 4)
     const int channels = (2 * spec.key_heads + spec.value_heads) * Width;
     auto* history = reinterpret_cast<float*>(step.part(span.slot, spec.history));
     auto* input_log = reinterpret_cast<float*>(step.part(span.slot, spec.history) + history_bytes);
-    for (int d = t; d < Width; d += threads) {
+    for (int d = t; d < Width; d += N::threads) {
         keep_inputs(history, input_log, u, span, spec.taps, channels, (2 * spec.key_heads + head) * Width + d);
         if (head < spec.key_heads) {
             keep_inputs(history, input_log, u, span, spec.taps, channels, head * Width + d);
@@ -372,23 +420,33 @@ void delta_net(Queue& queue, const Step& step, const DeltaNetSpec& spec, uint64_
     a.gates = reinterpret_cast<float2*>(f);
     // One block has all rows: it keeps the history; else the recurrence does, after all blocks have read it.
     const bool conv_keeps = rows > 0 && rows <= kConvRows;
-    if (rows > 0)
-        launch(queue, "delta net convolution", conv_kernel,
-               dim3(2 * spec.key_heads + spec.value_heads, div_up(rows, kConvRows)), spec.width, 0, step, spec,
-               history_bytes, u, alpha, beta, a, spans, conv_keeps ? 1 : 0);
+    if (rows > 0) {
+        const dim3 grid(static_cast<unsigned>(div_up(2 * spec.key_heads + spec.value_heads, 4)),
+                        static_cast<unsigned>(div_up(rows, kConvRows)));
+        const auto convolve = [&](auto kernel) {
+            launch(queue, "delta net convolution", kernel, grid, 128, 0, step, spec, history_bytes, u, alpha, beta, a,
+                   spans, conv_keeps ? 1 : 0);
+        };
+        if (spec.taps == 4)
+            convolve(conv_kernel<4>);
+        else
+            convolve(conv_kernel<0>);
+    }
     const auto go = [&](auto width) {
         constexpr int w = width;
-        if (rows <= kMaxWindow) {
-            launch(queue, "delta net", net_kernel<w, 1>, dim3(spec.value_heads, 1, spans), w * 4, 0, step, spec,
-                   state_bytes, history_bytes, u, z, a, values, codes, conv_keeps ? 0 : 1);
-        } else {
-            constexpr int parts = w >= 32 ? 4 : 1;
-            launch(queue, "delta net", net_kernel<w, parts>, dim3(spec.value_heads, parts, spans), w / parts * 4, 0,
-                   step, spec, state_bytes, history_bytes, u, z, a, values, codes, conv_keeps ? 0 : 1);
-            if (parts > 1)
-                launch(queue, "delta net norm", norm_gate_kernel<w>, dim3(div_up(rows * spec.value_heads, 4)), 128, 0,
-                       spec, a, z, values, codes);
-        }
+        const auto net = [&](auto parts) {
+            launch(queue, "delta net", net_kernel<w, parts>, dim3(spec.value_heads, parts, spans),
+                   NetShape<w, parts>::threads, 0, step, spec, state_bytes, history_bytes, u, z, a, values, codes,
+                   conv_keeps ? 0 : 1);
+        };
+        constexpr int prompt_parts = w >= 32 ? 4 : 1;
+        if (rows <= kMaxWindow)
+            net(std::integral_constant<int, 1>{});
+        else
+            net(std::integral_constant<int, prompt_parts>{});
+        if (rows > kMaxWindow && prompt_parts > 1)
+            launch(queue, "delta net norm", norm_gate_kernel<w>, dim3(div_up(rows * spec.value_heads, 4)), 128, 0, spec,
+                   a, z, values, codes);
         if (rows > 0 && w % 32 != 0 && codes.values) quantise(queue, values, codes);
     };
     switch (spec.width) {

@@ -254,11 +254,11 @@ struct Group {
     int32_t* tile_count;
 };
 
-/// One block: counts, offsets, places and tiles. The order of pairs within an expert is that of their numbers.
+/// One block: counts, offsets, places and tiles.
 __global__ void __launch_bounds__(1024) group_kernel(Routing routing, int experts, Group out) {
     extern __shared__ int counts[];  // [experts + 1]
     grid_sync();
-    const int pairs = routing.rows * routing.used, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const int pairs = routing.rows * routing.used;
     for (int e = threadIdx.x; e <= experts; e += 1024) counts[e] = 0;
     __syncthreads();
     for (int i = threadIdx.x; i < pairs; i += 1024) atomicAdd(&counts[routing.experts[i] + 1], 1);
@@ -274,20 +274,11 @@ __global__ void __launch_bounds__(1024) group_kernel(Routing routing, int expert
         *out.tile_count = tiles;
     }
     __syncthreads();
-    // A warp an expert in turn: it collects its pairs in ascending order.
-    for (int e = warp; e < experts; e += 32) {
-        int at = counts[e];
-        const int end = counts[e + 1];
-        for (int i = lane; at < end; i += 32) {
-            const bool mine = i < pairs && routing.experts[i] == e;
-            const unsigned who = __ballot_sync(0xffffffffu, mine);
-            if (mine) {
-                const int place = at + __popc(who & ((1u << lane) - 1));
-                out.pair[place] = i;
-                out.place[i] = place;
-            }
-            at += __popc(who);
-        }
+    // Places within an expert are taken as threads come: a pair's result does not depend on its neighbours.
+    for (int i = threadIdx.x; i < pairs; i += 1024) {
+        const int place = atomicAdd(&counts[routing.experts[i]], 1);
+        out.pair[place] = i;
+        out.place[i] = place;
     }
 }
 
