@@ -273,7 +273,6 @@ Result<PolyOptions> parse_poly_options(const std::vector<std::string>& arguments
     STRATA_TRY(table.parse(arguments));
     if (options.help) return options;
     STRATA_TRY(check(table, options));
-#ifndef POLYSTRATA_CUDA
     if (!other.draft_model.empty())
         return usage_error("--draft-model: draft models in a file of their own are not supported");
     if (!options.card.sim_vram_mib.empty() || options.device == "sim")
