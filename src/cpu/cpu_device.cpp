@@ -178,8 +178,14 @@ void CpuDevice::begin(const Call& call) {
 
 void CpuDevice::embed(const Call& call, const Matrix& table, float scale, Rows out) {
     if (!status_.ok()) return;
-    for (const int32_t token : call.tokens)
-        if (token < 0 || token >= table.rows)
+    const auto is_picture = [&](int row) {
+        return std::any_of(call.pictures.begin(), call.pictures.end(), [&](const PictureSpan& picture) {
+            return row >= picture.first && row < picture.first + picture.rows;
+        });
+    };
+    for (int row = 0; row < call.rows; ++row)
+        if (const int32_t token = call.tokens[static_cast<size_t>(row)];
+            (token < 0 || token >= table.rows) && !is_picture(row))
             return fail("token " + std::to_string(token) + " is not in the vocabulary of " +
                         std::to_string(table.rows));
     cpu::embed(context(), call, table, scale, out);

@@ -176,7 +176,7 @@ TEST(Embedding, RowsOfEveryTypeAreScaledAndPicturesAreNot) {
     std::vector<uint8_t> q8(size_t(vocabulary) * 68);
     for (int r = 0; r < vocabulary; ++r) quantise_q8_0_row(table.data() + r * width, width, q8.data() + r * 68);
 
-    const std::array<int32_t, 6> tokens{9, 0, 0, 4, 0, 9};
+    const std::array<int32_t, 6> tokens{9, -1, 100, 4, -1, 9};  // those of pictures mean nothing
     const std::array<PictureSpan, 2> spans{{{1, 2}, {4, 1}}};
     Call call;
     call.rows = 6;
@@ -335,6 +335,28 @@ TEST(Route, SigmoidChosenByScoreAndBiasScaled) {  // lfm2moe, flint's other read
     const std::vector<float> bias = random.values(37, 0.3f);
     expect_routes_as_reference(random,
                                {.score = RouteSpec::Score::sigmoid, .used = 4, .bias = bias.data(), .scale = 1.5f}, 37);
+}
+
+TEST(Route, LogitsThatAreNotNumbersStillChooseDifferentExperts) {
+    const auto device = make_device();
+    const int experts = 21, used = 19;
+    Table logits(2, experts);
+    for (int e = 0; e < experts; ++e) logits.at(0, e) = logits.at(1, e) = std::nanf("");
+    logits.at(1, 18) = 1.0f;
+    logits.at(1, 20) = -std::numeric_limits<float>::infinity();
+    for (const auto score : {RouteSpec::Score::softmax, RouteSpec::Score::sigmoid}) {
+        std::vector<int32_t> ids(2 * used);
+        std::vector<float> weights(2 * used);
+        device->route(logits.view(), {.score = score, .used = used}, {2, used, ids.data(), weights.data()});
+        for (int r = 0; r < 2; ++r) {
+            std::vector<int> seen(experts);
+            for (int rank = 0; rank < used; ++rank) {
+                const int32_t e = ids[size_t(r * used + rank)];
+                ASSERT_TRUE(e >= 0 && e < experts);
+                EXPECT_EQ(seen[size_t(e)]++, 0);
+            }
+        }
+    }
 }
 
 TEST(Route, TiesGoToTheLowerIndexAndTinySumsAreClamped) {
