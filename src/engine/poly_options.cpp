@@ -275,7 +275,7 @@ Result<PolyOptions> parse_poly_options(const std::vector<std::string>& arguments
     STRATA_TRY(check(table, options));
     if (!other.draft_model.empty())
         return usage_error("--draft-model: draft models in a file of their own are not supported");
-    if (!options.card.sim_vram_mib.empty() || options.device == "sim")
+    if (options.device == "sim")
         return device_error("--device sim: this build has no simulated card; use --device cpu");
     return options;
 }

@@ -16,7 +16,7 @@ using test::Finished;
 const std::string kTiny = test::data("qwen35moe/tiny.gguf");
 
 std::vector<std::string> command(const std::vector<std::string>& flags) {
-    std::vector<std::string> words = {test::program("strata-poly"), "--model", kTiny};
+    std::vector<std::string> words = {test::program("strata-poly"), "--model", kTiny, "--device", "cpu"};
     words.insert(words.end(), flags.begin(), flags.end());
     return words;
 }
