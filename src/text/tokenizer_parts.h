@@ -44,9 +44,8 @@ inline constexpr std::string_view shown_space = "\xE2\x96\x81";
 /// `gemma4`: the symbols of single characters.
 class CharacterSymbols {
   public:
-    CharacterSymbols() : bmp_(0x10000, -1) {}
-
     void set(uint32_t code_point, int32_t symbol) {
+        if (bmp_.empty()) bmp_.assign(0x10000, -1);
         if (code_point < bmp_.size()) {
             bmp_[code_point] = symbol;
         } else {
