@@ -1,0 +1,416 @@
+// strata-poly's end of the line protocol, line by line on its pipes.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <random>
+#include <set>
+#include <signal.h>
+#include <unistd.h>
+
+#include "base/numbers.h"
+#include "protocol/client.h"
+#include "support/process.h"
+
+namespace strata {
+namespace {
+
+using namespace protocol;
+
+const std::string kTiny = test::data("qwen35moe/tiny.gguf");
+
+/// An engine and its pipes.
+class Wire {
+  public:
+    explicit Wire(const std::vector<std::string>& flags = {}, const std::string& model = kTiny) {
+        ignore_broken_pipes();
+        ProcessOptions options;
+        options.command = {
+            test::program("strata-poly"), "--model", model, "--device", "cpu", "--threads", "1", "--quiet"};
+        options.command.insert(options.command.end(), flags.begin(), flags.end());
+        auto started = Process::start(options);
+        EXPECT_TRUE(started);
+        process = std::move(started).value();
+        std::string line;
+        while (!(line = next()).empty() && !line.starts_with("READY")) hello.push_back(line);
+        ready = line;
+    }
+
+    void send(const std::string& lines) { EXPECT_TRUE(write_all(process.input.get(), lines + "\n")); }
+
+    /// The next line; empty at the end of the output.
+    std::string next() {
+        for (size_t end; (end = pending_.find('\n')) == std::string::npos;) {
+            char buffer[65536];
+            const ssize_t got = read(process.output.get(), buffer, sizeof buffer);
+            if (got < 0 && errno == EINTR) continue;
+            if (got <= 0) return {};
+            pending_.append(buffer, static_cast<size_t>(got));
+        }
+        const size_t end = pending_.find('\n');
+        std::string line = pending_.substr(0, end);
+        pending_.erase(0, end + 1);
+        return line;
+    }
+
+    struct Story {
+        std::vector<int32_t> tokens;
+        std::vector<std::string> progress;
+        std::optional<int64_t> reused;
+        std::optional<Done> done;
+        std::string error;
+    };
+    /// Lines up to the end of a request.
+    Story story(std::optional<uint64_t> id = {}) {
+        Story s;
+        for (std::string line = next(); !line.empty(); line = next()) {
+            const Reply reply = parse_reply(line);
+            EXPECT_EQ(reply.id, id) << line;
+            if (line.starts_with("PP")) {
+                EXPECT_TRUE(s.tokens.empty() && !s.reused) << line;
+                s.progress.push_back(line);
+            } else if (const auto* reused = std::get_if<Reused>(&reply.what)) {
+                EXPECT_FALSE(s.reused);
+                s.reused = reused->rows;
+            } else if (const auto* token = std::get_if<Token>(&reply.what)) {
+                EXPECT_TRUE(s.reused);
+                s.tokens.push_back(token->id);
+            } else if (const auto* done = std::get_if<Done>(&reply.what)) {
+                s.done = *done;
+                return s;
+            } else if (const auto* failed = std::get_if<Failed>(&reply.what)) {
+                s.error = failed->message;
+                return s;
+            } else {
+                ADD_FAILURE() << "unexpected line " << line;
+            }
+        }
+        return s;
+    }
+    Story ask(const std::string& line) {
+        send(line);
+        return story();
+    }
+
+    /// Waits for the end; its exit code.
+    int finish() {
+        EXPECT_TRUE(process.wait(60000));
+        return process.exit_code();
+    }
+
+    Process process;
+    std::vector<std::string> hello;
+    std::string ready;
+
+  private:
+    std::string pending_;
+};
+
+std::string ids(int count, int seed = 1) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += (i ? "," : "") + std::to_string((i * 37 + i / 5 * seed * 11 + seed) % 266);
+    return text;
+}
+
+TEST(Serve, SaysWhatItIsThenReady) {
+    Wire wire;
+    EXPECT_EQ(wire.ready.substr(0, 15), "READY 4096 stop");
+    ASSERT_EQ(wire.hello.size(), 1u);
+    const Facts facts = std::get<Info>(parse_reply(wire.hello[0]).what).facts;
+    for (const char* key : {"engine", "arch", "device", "layers", "experts_total", "expert_slots", "kv", "draft",
+                            "window", "ram_file_mib", "threads", "pictures", "profile"})
+        EXPECT_TRUE(facts.count(key)) << key;
+    wire.send("QUIT");
+    EXPECT_EQ(wire.finish(), 0);
+}
+
+TEST(Serve, AnswersARequestAndCountsIt) {
+    Wire wire;
+    const auto got = wire.ask("GEN 5 stop_ids=279 17,72,68,43,56");
+    ASSERT_TRUE(got.done);
+    EXPECT_EQ(got.tokens, (std::vector<int32_t>{43, 128, 159, 212, 50}));
+    EXPECT_EQ(got.reused, 0);
+    EXPECT_EQ(got.progress.back(), "PP 4 5");
+    EXPECT_EQ(got.done->generated, 5);
+    EXPECT_EQ(got.done->prompt_tokens, 5);
+    EXPECT_EQ(got.done->finish, "length");
+    EXPECT_EQ(got.done->lookups, 5 * 6 * 3);
+    EXPECT_TRUE(got.done->more.count("seed") && got.done->more.count("read_calls"));
+}
+
+TEST(Serve, RefusesABadRequestAndServesTheNextOne) {
+    Wire wire;
+    const std::string good = "GEN 3 17,72,68,43,56";
+    const auto want = wire.ask(good).tokens;
+    for (const auto& [line, part] : std::vector<std::pair<std::string, std::string>>{
+             {"GEN 0 1,2", "bad request: max_new"},
+             {"GEN 5", "bad request: the list of token ids is missing"},
+             {"GEN 5 1,280", "a token id is outside the vocabulary"},
+             {"GEN 5 top_k=x 1", "bad request: top_k is 'x'"},
+             {"GEN 4000 " + ids(89), "prompt (89 tokens) + max_new (4000) exceeds the context (4096)"},
+             {"GENI 5 rows.bin 1,2", "bad request: GENI needs image_pad"},
+             {"GENI 5 image_pad=3 rows.bin 1,2", "this model reads no pictures"},
+             {"\x01\xfe garbage", "bad request: unknown command"},
+             {"gen 5 1", "bad request: unknown command"},
+             {"VRAM 100", "this engine runs on the CPU"},
+             {"VRAM much", "bad request: VRAM"}}) {
+        EXPECT_NE(wire.ask(line).error.find(part), std::string::npos) << line;
+        EXPECT_EQ(wire.ask(good).tokens, want) << "after " << line;
+    }
+    EXPECT_TRUE(wire.ask("GEN 3 unknown_key=5 17,72,68,43,56").done);
+}
+
+TEST(Serve, ReadsLongLinesAndRefusesOverlongOnes) {
+    Wire wire;
+    // A list of a megabyte is read whole: it is the context that is too small.
+    std::string many = "1";
+    for (int i = 1; i < 350000; ++i) many += ",22";
+    EXPECT_NE(wire.ask("GEN 1 " + many).error.find("prompt (350000 tokens)"), std::string::npos);
+    std::string line = "GEN 1 ";
+    line.append((17u << 20), '7');
+    EXPECT_NE(wire.ask(line).error.find("longer than"), std::string::npos);
+    EXPECT_TRUE(wire.ask("GEN 1 1\r").done);
+}
+
+TEST(Serve, AContinuedACutAndARepeatedPromptReuseWhatTheyCan) {
+    Wire wire;
+    const std::string a = ids(300);
+    EXPECT_EQ(wire.ask("GEN 2 " + a).reused, 0);
+    EXPECT_EQ(wire.ask("GEN 2 " + a).reused, 299);
+    EXPECT_EQ(wire.ask("GEN 2 " + a + ",5,6").reused, 299);
+    EXPECT_EQ(wire.ask("GEN 2 " + ids(100)).reused, 0);
+    EXPECT_EQ(wire.ask("GEN 2 cache=0 " + ids(100)).reused, 0);
+}
+
+TEST(Serve, TheSameRequestGivesTheSameTokensWhateverIsCached) {
+    Wire wire({"--window", "8", "--guesses", "always"});
+    const std::string request = "GEN 40 temperature=0.9 top_k=0 seed=7 penalty_last_n=30 penalty_freq=0.2 " + ids(200);
+    const auto fresh = wire.ask(request);
+    EXPECT_EQ(fresh.tokens.size(), static_cast<size_t>(fresh.done->generated));
+    EXPECT_EQ(wire.ask(request).tokens, fresh.tokens);
+    wire.ask("GEN 1 " + ids(50, 3));
+    EXPECT_EQ(wire.ask(request).tokens, fresh.tokens);
+    Wire plain({"--window", "1"});
+    EXPECT_EQ(plain.ask(request).tokens, fresh.tokens);
+}
+
+TEST(Serve, TellsProbabilitiesWhenAsked) {
+    Wire wire;
+    wire.send("GEN 2 top=3 17,72,68,43,56");
+    int tokens = 0;
+    for (std::string line = wire.next(); !line.starts_with("DONE"); line = wire.next()) {
+        const Reply reply = parse_reply(line);
+        const auto* token = std::get_if<Token>(&reply.what);
+        if (!token) continue;
+        ++tokens;
+        ASSERT_EQ(token->top.size(), 3u);
+        EXPECT_EQ(token->top[0].id, token->id);
+        EXPECT_EQ(token->p, token->top[0].p);
+        EXPECT_GE(token->top[0].p, token->top[1].p);
+    }
+    EXPECT_EQ(tokens, 2);
+}
+
+TEST(Serve, AForcedStopIdEndsTheAnswer) {
+    Wire wire;
+    const auto got = wire.ask("GEN 10 follow=5,6,7 stop_ids=6 17,72");
+    EXPECT_EQ(got.tokens, (std::vector<int32_t>{5, 6}));
+    EXPECT_EQ(got.done->finish, "stop");
+    EXPECT_EQ(got.done->more.at("stop_id"), "6");
+}
+
+TEST(Serve, StopEndsAReadAndTheNextRequestRuns) {
+    Wire wire;
+    wire.send("GEN 5 " + ids(4000));
+    wire.send("STOP");
+    const auto stopped = wire.story();
+    ASSERT_TRUE(stopped.done);
+    EXPECT_EQ(stopped.done->finish, "cancel");
+    EXPECT_TRUE(stopped.tokens.empty());
+    wire.send("STOP");  // idle: does nothing
+    EXPECT_EQ(wire.ask("GEN 5 stop_ids=279 17,72,68,43,56").tokens, (std::vector<int32_t>{43, 128, 159, 212, 50}));
+}
+
+TEST(Serve, StopEndsAnAnswer) {
+    Wire wire;
+    wire.send("GEN 3000 stop_ids=279 17,72,68,43,56");
+    std::string line;
+    while (!(line = wire.next()).starts_with("T ")) ASSERT_FALSE(line.empty());
+    wire.send("STOP");
+    const auto rest = [&] {
+        Wire::Story s;
+        for (line = wire.next(); !line.starts_with("DONE"); line = wire.next()) EXPECT_TRUE(line.starts_with("T "));
+        return std::get<Done>(parse_reply(line).what);
+    }();
+    EXPECT_EQ(rest.finish, "cancel");
+    EXPECT_LT(rest.generated, 3000);
+}
+
+TEST(Serve, ASecondCommandWaitsForTheFirst) {
+    Wire wire;
+    wire.send("GEN 3 17,72,68\nGEN 2 5,6\nVRAM default\nGEN 1 9");
+    EXPECT_EQ(wire.story().done->prompt_tokens, 3);
+    EXPECT_EQ(wire.story().done->prompt_tokens, 2);
+    EXPECT_FALSE(wire.story().error.empty());
+    EXPECT_EQ(wire.story().done->prompt_tokens, 1);
+}
+
+TEST(Serve, StopMeansTheOldestRequestWithoutAName) {
+    Wire wire;
+    wire.send("GEN 3000 stop_ids=279 17,72,68,43,56\nGEN 2 stop_ids=279 5,6\nSTOP");
+    EXPECT_EQ(wire.story().done->finish, "cancel");
+    EXPECT_EQ(wire.story().done->finish, "length");
+}
+
+TEST(Serve, NamedRequestsRunBesideEachOtherAndGiveWhatTheyGiveAlone) {
+    std::vector<std::string> requests;
+    for (int i = 1; i <= 6; ++i)
+        requests.push_back("GEN 40 stop_ids=279 temperature=0.8 seed=" + std::to_string(i) +
+                           " id=" + std::to_string(i) + " " + ids(20 * i, i));
+    std::vector<std::vector<int32_t>> alone(7);
+    {
+        Wire wire({"--window", "1"});
+        for (int i = 1; i <= 6; ++i) {
+            wire.send(requests[static_cast<size_t>(i - 1)]);
+            alone[static_cast<size_t>(i)] = wire.story(static_cast<uint64_t>(i)).tokens;
+        }
+    }
+    Wire wire({"--parallel", "4", "--window", "8", "--guesses", "always"});
+    for (const std::string& request : requests) wire.send(request);
+    std::vector<std::vector<int32_t>> got(7);
+    std::set<uint64_t> open, together;
+    for (int ends = 0; ends < 6;) {
+        const Reply reply = parse_reply(wire.next());
+        ASSERT_TRUE(reply.id && *reply.id >= 1 && *reply.id <= 6);
+        if (const auto* token = std::get_if<Token>(&reply.what)) {
+            got[*reply.id].push_back(token->id);
+            open.insert(*reply.id);
+            if (open.size() >= 4) together = open;
+        }
+        ASSERT_FALSE(std::holds_alternative<Failed>(reply.what));
+        if (std::holds_alternative<Done>(reply.what)) {
+            open.erase(*reply.id);
+            ++ends;
+        }
+    }
+    EXPECT_EQ(got, alone);
+    EXPECT_EQ(together.size(), 4u);  // four were written at the same time
+}
+
+TEST(Serve, OneOfSeveralCanBeStopped) {
+    Wire wire({"--parallel", "2"});
+    wire.send("GEN 3000 stop_ids=279 id=7 17,72,68,43,56\nGEN 20 stop_ids=279 id=8 17,72\nSTOP id=7\nSTOP id=99");
+    std::map<uint64_t, std::string> finish;
+    while (finish.size() < 2) {
+        const Reply reply = parse_reply(wire.next());
+        if (const auto* done = std::get_if<Done>(&reply.what)) finish[*reply.id] = done->finish;
+    }
+    EXPECT_EQ(finish[7], "cancel");
+    EXPECT_EQ(finish[8], "length");
+}
+
+TEST(Serve, AConversationIsSavedAndLoaded) {
+    const test::TempFolder folder;
+    const std::string file = (folder.path() / "my chat").string();
+    Wire first;
+    first.send("SAVE " + file);
+    EXPECT_NE(first.story().error.find("no conversation"), std::string::npos);
+    first.ask("GEN 3 " + ids(100));
+    first.send("SAVE " + file);
+    EXPECT_EQ(first.next(), "INFO saved_rows=102");
+    Wire second;
+    second.send("LOAD " + file);
+    EXPECT_EQ(second.next(), "INFO loaded_rows=102");
+    EXPECT_EQ(second.ask("GEN 3 " + ids(100)).reused, 99);
+    second.send("LOAD /nowhere/chat");
+    EXPECT_NE(second.story().error.find("/nowhere/chat"), std::string::npos);
+}
+
+// ---- ends
+// -------------------------------------------------------------------------------------------------------------------
+
+TEST(Serve, TheEndOfInputStopsARequestAndEndsCleanly) {
+    for (const bool quit : {true, false}) {
+        Wire wire;
+        wire.send("GEN 3000 stop_ids=279 17,72,68,43,56");
+        std::string line;
+        while (!(line = wire.next()).starts_with("T ")) ASSERT_FALSE(line.empty());
+        if (quit)
+            wire.send("QUIT");
+        else
+            wire.process.input.close();
+        while (!(line = wire.next()).starts_with("DONE")) ASSERT_FALSE(line.empty());
+        EXPECT_EQ(std::get<Done>(parse_reply(line).what).finish, "cancel");
+        EXPECT_EQ(wire.finish(), 0);
+    }
+}
+
+TEST(Serve, AReaderThatIsGoneEndsIt) {
+    Wire wire;
+    wire.send("GEN 3000 stop_ids=279 17,72,68,43,56");
+    ASSERT_FALSE(wire.next().empty());
+    wire.process.output.close();
+    EXPECT_EQ(wire.finish(), 0);
+}
+
+TEST(Serve, AKilledParentTakesItAlong) {
+    int life[2];  // the parent and, as its child, the engine hold the writing end: its last copy closes when both are
+                  // gone
+    ASSERT_EQ(pipe(life), 0);
+    const pid_t parent = fork();
+    if (parent == 0) {
+        close(life[0]);
+        EngineOptions options;
+        options.process.command = {
+            test::program("strata-poly"), "--model", kTiny, "--device", "cpu", "--threads", "1", "--quiet"};
+        auto engine = EngineProcess::start(options);
+        if (!engine) _exit(1);
+        GenerateRequest request;
+        request.prompt = {17, 72, 68};
+        request.max_new = 4000;
+        request.stop_ids = std::vector<int32_t>{};
+        auto generation = (*engine)->submit(request);
+        generation->next();
+        if (write(life[1], "x", 1) != 1) _exit(1);
+        kill(getpid(), SIGKILL);
+    }
+    close(life[1]);
+    char byte;
+    ASSERT_EQ(read(life[0], &byte, 1), 1) << "the parent did not come so far";
+    EXPECT_EQ(read(life[0], &byte, 1), 0);  // waits for the end of both
+    int status = 0;
+    waitpid(parent, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    close(life[0]);
+}
+
+TEST(Serve, AnInterruptEndsItWithItsCode) {
+    Wire wire;
+    kill(wire.process.pid(), SIGINT);
+    EXPECT_EQ(wire.finish(), 130);
+}
+
+TEST(Serve, RandomLinesNeverEndIt) {
+    const uint32_t seed = 5;
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    Wire wire({"--parallel", "2"});
+    const std::vector<std::string> pieces = {
+        "GEN",      "GENI",           "STOP",        "VRAM",    "PROFILE",  " save",   " 3",  " 0",
+        " id=4",    " id=x",          " 1,2,3",      " top=2",  " top_k=",  "=",       ",",   "\t",
+        "\x80\xff", " temperature=1", " follow=1,2", " 999999", " default", "LOAD /x", "SAVE"};
+    for (int i = 0; i < 300; ++i) {
+        std::string line;
+        for (int n = static_cast<int>(random() % 5); n > 0; --n) line += pieces[random() % pieces.size()];
+        wire.send(line);
+    }
+    // A request at the end: all before it were answered.
+    wire.send("STOP\nGEN 1 seed=12345 1,2");
+    std::string line;
+    while (!(line = wire.next()).empty())
+        if (line.starts_with("DONE") && line.find("seed=12345") != std::string::npos) break;
+    EXPECT_FALSE(line.empty());
+    wire.send("QUIT");
+    EXPECT_EQ(wire.finish(), 0);
+}
+
+}  // namespace
+}  // namespace strata
