@@ -50,9 +50,14 @@ __device__ __forceinline__ unsigned pack(float a, float b) {
     const __half2 h = __floats2half2_rn(a, b);
     return *reinterpret_cast<const unsigned*>(&h);
 }
+__device__ __forceinline__ float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 /// 2^(a - b) where a <= b; 0 where a is -inf, also when both are.
 __device__ __forceinline__ float power(float a, float b) {
-    return a == -INFINITY ? 0.0f : exp2f(__fsub_rn(a, b));
+    return a == -INFINITY ? 0.0f : exp2_fast(__fsub_rn(a, b));
 }
 
 /// A block has 4 warps: Lines query rows in groups of 16, and where heads are wide, Lines / 16 groups by 4 / (Lines /
@@ -74,6 +79,14 @@ template <int Width, int Tile, int Stride>
 __device__ void load_tile(__half* to, const std::byte* cache, const CachePart& part, int kv_head, int first, int low,
                           int high) {
     constexpr int pieces = Width / 8;
+    if (part.type == Type::f16 && part.capacity == 0 && first >= low && first + Tile - 1 <= high) {
+        // All rows are there, one after the other.
+        const std::byte* from = cache + static_cast<int64_t>(first) * part.row_bytes + kv_head * Width * 2;
+        for (int i = threadIdx.x; i < Tile * pieces; i += 128)
+            copy_async16(to + i / pieces * Stride + i % pieces * 8,
+                         from + i / pieces * part.row_bytes + i % pieces * 16);
+        return;
+    }
     for (int i = threadIdx.x; i < Tile * pieces; i += 128) {
         const int r = i / pieces, piece = i % pieces;
         int p = min(max(first + r, low), high);
@@ -230,6 +243,10 @@ __global__ void __launch_bounds__(128)
 
             unsigned p[Tile / 8][2];
             if (computes) {
+                // Where every row sees the whole tile nothing is masked.
+                const bool whole =
+                    __all_sync(0xffffffffu, first >= mine[0].low && first >= mine[1].low &&
+                                                first + Tile - 1 <= mine[0].high && first + Tile - 1 <= mine[1].high);
                 float tile_max[2] = {-INFINITY, -INFINITY};
 #pragma unroll
                 for (int j = 0; j < Tile / 8; ++j)
@@ -237,30 +254,36 @@ __global__ void __launch_bounds__(128)
                     for (int i = 0; i < 4; ++i) {
                         const int key = first + j * 8 + 2 * c4 + (i & 1);
                         const Place& mask = mine[i >> 1];
-                        s[j][i] = key >= mask.low && key <= mask.high ? __fmul_rn(s[j][i], scale) : -INFINITY;
+                        s[j][i] =
+                            whole || (key >= mask.low && key <= mask.high) ? __fmul_rn(s[j][i], scale) : -INFINITY;
                         tile_max[i >> 1] = fmaxf(tile_max[i >> 1], s[j][i]);
                     }
+                float alpha[2];
 #pragma unroll
                 for (int r = 0; r < 2; ++r) {
                     tile_max[r] = fmaxf(tile_max[r], __shfl_xor_sync(0xffffffffu, tile_max[r], 1));
                     tile_max[r] = fmaxf(tile_max[r], __shfl_xor_sync(0xffffffffu, tile_max[r], 2));
-                    const float next = fmaxf(m[r], tile_max[r]), alpha = next == m[r] ? 1.0f : power(m[r], next);
+                    const float next = fmaxf(m[r], tile_max[r]), above = next == -INFINITY ? 0.0f : next;
+                    alpha[r] = next == m[r] ? 1.0f : power(m[r], next);
                     float sum = 0.0f;
 #pragma unroll
                     for (int j = 0; j < Tile / 8; ++j) {
-                        const __half2 h = __floats2half2_rn(power(s[j][2 * r], next), power(s[j][2 * r + 1], next));
+                        const __half2 h = __floats2half2_rn(exp2_fast(__fsub_rn(s[j][2 * r], above)),
+                                                            exp2_fast(__fsub_rn(s[j][2 * r + 1], above)));
                         p[j][r] = *reinterpret_cast<const unsigned*>(&h);
                         sum = __fadd_rn(sum, __fadd_rn(__low2float(h), __high2float(h)));
                     }
                     sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffffu, sum, 1));
                     sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffffu, sum, 2));
-                    l[r] = __fmaf_rn(l[r], alpha, sum);
+                    l[r] = __fmaf_rn(l[r], alpha[r], sum);
                     m[r] = next;
+                }
+                // A factor of exactly 1 changes nothing: most tiles need no rescale.
+                if (__any_sync(0xffffffffu, alpha[0] != 1.0f || alpha[1] != 1.0f)) {
 #pragma unroll
-                    for (int j = 0; j < S::part_width / 8; ++j) {
-                        o[j][2 * r] = __fmul_rn(o[j][2 * r], alpha);
-                        o[j][2 * r + 1] = __fmul_rn(o[j][2 * r + 1], alpha);
-                    }
+                    for (int j = 0; j < S::part_width / 8; ++j)
+#pragma unroll
+                        for (int i = 0; i < 4; ++i) o[j][i] = __fmul_rn(o[j][i], alpha[i >> 1]);
                 }
             }
             copy_wait<1>();

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <unordered_map>
@@ -167,6 +168,7 @@ CudaDevice::CudaDevice(const CudaOptions& options, const cudaDeviceProp& p) : op
     facts_.description = std::string(p.name) + ", " + std::to_string(p.totalGlobalMem >> 20) + " MiB, sm_" +
                          std::to_string(p.major) + std::to_string(p.minor);
     facts_.memory_total = p.totalGlobalMem;
+    facts_.warms_up = true;  // kernels are loaded, scratch grows and unrounded weights are made in a first call
     queue_.pdl = p.major >= 9;
     queue_.multiprocessors = p.multiProcessorCount;
     queue_.shared_limit = static_cast<int>(p.sharedMemPerBlockOptin);
@@ -643,6 +645,8 @@ std::vector<std::string> cuda_cards() {
 }
 
 Result<std::unique_ptr<Device>> make_cuda_device(const CudaOptions& options) {
+    // All kernels at once, while the model loads anyway, instead of each at its first use.
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     int count = 0;
     if (const cudaError_t e = cudaGetDeviceCount(&count); e != cudaSuccess || count == 0)
         return device_error("no CUDA card can be used" +

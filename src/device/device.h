@@ -123,6 +123,7 @@ struct DeviceFacts {
     std::string description;    // for people: "AMD EPYC, 2 threads, AVX-512"
     uint64_t memory_total = 0;  // bytes; 0: host memory
     int threads = 1;
+    bool warms_up = false;      // a first call is slower than later ones: worth a call before the first request
 };
 
 class Device {

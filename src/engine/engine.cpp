@@ -465,8 +465,9 @@ bool Engine::take_token(Running& r, std::span<float> logits, bool guessed) {
     token.guessed = guessed;
     const auto step = static_cast<size_t>(token.step);
     const bool wants_p = r.request.probabilities || request.top > 0;
-    // Drawing changes the logits: the model's own probabilities want a copy.
-    if (wants_p) std::copy(logits.begin(), logits.end(), raw_logits_.begin());
+    // Drawing changes the logits, unless it is the plain largest: the model's own probabilities want a copy.
+    const bool changes = step >= request.follow.size() && (!r.sampler->greedy_and_plain() || r.request.constraint);
+    if (wants_p && changes) std::copy(logits.begin(), logits.end(), raw_logits_.begin());
     if (step < request.follow.size())
         token.id = request.follow[step];
     else
@@ -474,7 +475,7 @@ bool Engine::take_token(Running& r, std::span<float> logits, bool guessed) {
             r.sampler->sample(logits, step, r.request.constraint ? r.request.constraint->allowed() : TokenMask{});
     if (wants_p) {
         token.top.resize(static_cast<size_t>(request.top));
-        token.p = probabilities(raw_logits_, token.id, token.top);
+        token.p = probabilities(changes ? std::span<const float>(raw_logits_) : logits, token.id, token.top);
     }
     r.sampler->accept(token.id);
     if (r.request.constraint) r.request.constraint->accept(token.id);

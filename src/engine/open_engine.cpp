@@ -53,6 +53,27 @@ std::vector<int32_t> end_ids(const gguf::File& file, int vocabulary) {
     return ids;
 }
 
+struct NoAnswer : Answer {
+    std::optional<Error> error;
+    void token(const AnswerToken&) override {}
+    void done(const AnswerSummary&) override {}
+    void failed(const Error& e) override { error = e; }
+};
+
+/// A request of the longest call and some single tokens, of which nothing is kept.
+Result<void> warm_up(Engine& engine) {
+    EngineRequest request;
+    request.prompt.assign(static_cast<size_t>(std::min(engine.limits().prompt_batch, engine.limits().max_context / 2)),
+                          0);
+    request.max_new = 3;
+    NoAnswer answer;
+    engine.submit(std::move(request), answer);
+    STRATA_TRY(engine.run());
+    engine.forget_conversations();
+    if (answer.error) return *answer.error;
+    return {};
+}
+
 }  // namespace
 
 int64_t OpenedEngine::experts_total() const {
@@ -97,6 +118,7 @@ Result<std::unique_ptr<OpenedEngine>> open_engine(const PolyOptions& options) {
     STRATA_TRY_ASSIGN(opened->model, make_model(*opened->file, *opened->device, model));
     STRATA_TRY_ASSIGN(opened->engine, Engine::make(*opened->model, *opened->device, limits, opened->scratch_bytes,
                                                    end_ids(*opened->file, measured->facts().vocabulary)));
+    if (opened->device->facts().warms_up) STRATA_TRY(warm_up(*opened->engine));
     if (options.guesses == "always") opened->engine->set_policy(std::make_unique<AlwaysGuess>());
     opened->load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count();
     return Result<std::unique_ptr<OpenedEngine>>(std::move(opened));

@@ -1,8 +1,9 @@
 // Tests of the CUDA device on a real card: every operation against the CPU device on random shapes, models against the
 // CPU device, call cuts and windows against each other bit for bit. A program of its own, without a test framework, so
-// that a bare GPU machine can build it (tools/gpu_check.sh). Usage: gpu_test [DATA] [SEED]
+// that a bare GPU machine can build it (tools/gpu_check.sh). Usage: gpu_test [DATA] [SEED] [MODEL to time]
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -144,8 +145,8 @@ void check_products(Device& cpu, Device& card) {
                 if (add)
                     d.matmul_add(a, get(d.load_matrix(w.view)), out);
                 else
-                    d.matmul(a,
-                             std::array<Product, 2>{{{get(d.load_matrix(w.view)), out}, {get(d.load_matrix(w2.view)), out2}}});
+                    d.matmul(a, std::array<Product, 2>{
+                                    {{get(d.load_matrix(w.view)), out}, {get(d.load_matrix(w2.view)), out2}}});
                 auto r = host(d, out);
                 if (!add)
                     for (float v : host(d, out2)) r.push_back(v);
@@ -212,8 +213,11 @@ void check_experts(Device& cpu, Device& card) {
                 const ExpertSet set = get(d.load_experts(0, Gate::silu, gate.view, up.view, down.view));
                 SharedExpert shared;
                 if (with_shared)
-                    shared = {
-                        Gate::silu, get(d.load_matrix(sg.view)), get(d.load_matrix(su.view)), get(d.load_matrix(sd.view)), {}};
+                    shared = {Gate::silu,
+                              get(d.load_matrix(sg.view)),
+                              get(d.load_matrix(su.view)),
+                              get(d.load_matrix(sd.view)),
+                              {}};
                 if (with_shared && with_logit) shared.weight_logit = m.rows(n, 1, logit);
                 Routing routing{n, used, reinterpret_cast<int32_t*>(m.take(chosen.size() * 4)),
                                 reinterpret_cast<float*>(m.take(weight.size() * 4))};
@@ -347,6 +351,30 @@ struct Session {
         if (auto s = device->status(); !s) std::printf("%s\n", s.error().message.c_str()), std::exit(1);
         return v;
     }
+    /// One token, of which nothing is read.
+    void advance(int32_t id) {
+        const std::array<std::array<int32_t, 3>, 1> positions{{{state.rows, state.rows, state.rows}}};
+        const std::array<int32_t, 1> tokens{id}, wanted{0};
+        Call c;
+        c.rows = 1;
+        c.tokens = tokens;
+        c.positions = positions;
+        c.outputs = wanted;
+        c.scratch = &arena;
+        const std::array<Span, 1> spans{{{.state = &state, .first = 0, .rows = 1, .start = state.rows}}};
+        c.spans = spans;
+        arena.reset();
+        device->begin(c);
+        model->start(c);
+        for (int i = 0; i < model->facts().layers; ++i) model->layer(i, c);
+        model->finish(c);
+        ++state.rows;
+        ++state.next_position;
+    }
+    void wait() {
+        std::byte byte;
+        device->copy_to_host(&byte, memory, 1);
+    }
     std::vector<float> read(const std::vector<int32_t>& ids, const std::vector<int>& calls) {
         std::vector<float> all;
         size_t at = 0;
@@ -412,6 +440,21 @@ void check_model(const std::string& path, Type cache, float tolerance) {
     }
 }
 
+/// What a token costs on the card alone: single-token calls of a large model, no logits read.
+void time_tokens(const std::string& path) {
+    Session card(path, get(make_cuda_device()), Type::f16);
+    const int tokens = 100;
+    double best = 1e9;
+    for (int round = 0; round < 4; ++round) {
+        const auto began = std::chrono::steady_clock::now();
+        for (int i = 0; i < tokens; ++i) card.advance(i);
+        card.wait();
+        best = std::min(
+            best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count() / tokens);
+    }
+    std::printf("a token on the card, logits not read: %.0f us\n", best);
+}
+
 }  // namespace
 }  // namespace strata
 
@@ -437,6 +480,7 @@ int main(int argc, char** argv) {
         check_model(data + "/" + model, Type::f16, 0.5f);
         if (std::string(model) == "qwen35moe/heads.gguf") check_model(data + "/" + model, Type::q8_0, 0.5f);
     }
+    if (argc > 3) time_tokens(argv[3]);
     std::printf("%d passed, %d failed\n", passed, failed);
     return failed == 0 ? 0 : 1;
 }
