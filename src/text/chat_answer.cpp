@@ -56,6 +56,7 @@ AnswerParser::AnswerParser(const Dialect& dialect, AnswerOptions options)
     if (options_.start == AnswerStart::content || dialect_.reasoning_opener().empty()) state_ = State::content;
     if (options_.start == AnswerStart::reasoning) state_ = State::reasoning;
     content_begun_ = options_.continues;
+    buffer_ = std::exchange(options_.given, {});
     // The block that the prompt opened stays in the content, whole.
     if (options_.start == AnswerStart::reasoning && !options_.split_reasoning) {
         content_space_ = dialect_.reasoning_opener();

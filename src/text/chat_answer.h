@@ -30,6 +30,7 @@ struct AnswerOptions {
     bool drop_reasoning = false;  // thinking was switched off: what the model thinks all the same is left out
     bool parallel_calls = true;   // false: the reply is over after its first call
     bool continues = false;       // the reply goes on from a given beginning: its leading white space counts
+    std::string given;            // the reply's beginning that is in the prompt already: the opening of a call
     std::string forced;           // opening of a call that is to follow the reasoning: see take_forced()
 };
 
@@ -102,7 +103,7 @@ class AnswerParser {
     std::string buffer_;  // what came, from read_ on not certain yet
     size_t read_ = 0;
     size_t no_closer_ = 0;  // that many unread bytes hold no closer of the reasoning
-    std::string cut_;     // the beginning of a character
+    std::string cut_;       // the beginning of a character
     std::vector<AnswerEvent>* out_ = nullptr;
 
     bool reasoning_begun_ = false;

@@ -135,8 +135,8 @@ class Dialect {
     virtual std::string effort(std::string_view level) const { return std::string(level); }
     /// Changes messages and variables where the family's templates want another shape.
     virtual void prepare(TemplateInput&) const {}
-    /// Completes what the template wrote.
-    virtual void complete(std::string& /*prompt*/, bool /*add_generation_prompt*/) const {}
+    /// Completes a prompt that a reply is to follow.
+    virtual void complete(std::string& /*prompt*/) const {}
 };
 
 /// What a model file says that decides on its dialect.

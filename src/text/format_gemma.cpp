@@ -303,8 +303,8 @@ class Gemma final : public Dialect {
         input.messages = std::move(folded);
     }
 
-    void complete(std::string& prompt, bool add_generation_prompt) const override {
-        if (add_generation_prompt && prompt.ends_with("<turn|>\n")) prompt += "<|turn>model\n";
+    void complete(std::string& prompt) const override {
+        if (prompt.ends_with("<turn|>\n")) prompt += "<|turn>model\n";
     }
 };
 
