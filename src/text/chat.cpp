@@ -126,14 +126,12 @@ Result<ChatFormat> ChatFormat::make(ChatModel model, ChatSettings settings) {
     return format;
 }
 
-Result<std::string> ChatFormat::render_template(Json messages, const Json& variables,
-                                                const std::optional<std::tm>& now) const {
-    TemplateInput input{std::move(messages), variables, model_.chat_template};
+/// The messages in the family's shape, among the variables.
+Json ChatFormat::template_input(Json messages, Json variables) const {
+    TemplateInput input{std::move(messages), std::move(variables), model_.chat_template};
     dialect_->prepare(input);
     input.variables["messages"] = std::move(input.messages);
-    RenderOptions options;
-    options.now = now;
-    return template_.render(input.variables, options);
+    return std::move(input.variables);
 }
 
 /// Tries the template out on small chats, so that requests need no guessing.
@@ -147,7 +145,7 @@ void ChatFormat::probe() {
                  {"enable_thinking", true},
                  {"thinking", true}};
     auto attempt = [&](Json messages, const Json& variables) {
-        return render_template(std::move(messages), variables, {});
+        return template_.render(template_input(std::move(messages), variables));
     };
 
     for (std::string_view mark : kPictureMarks) {
@@ -333,8 +331,11 @@ Result<ChatPrompt> ChatFormat::render(const ChatRequest& request) const {
     Switches switches = this->switches(request);
     Json variables = this->variables(request, switches, tools, messages.list);
     bool generation = continues || request.add_generation_prompt.value_or(true);
-    variables["add_generation_prompt"] = generation;
-    auto text = render_template(messages.list, variables, request.now);
+    Json input = template_input(std::move(messages.list), std::move(variables));
+    RenderOptions render_options;
+    render_options.now = request.now;
+    input["add_generation_prompt"] = generation;
+    auto text = template_.render(input, render_options);
     if (!text.ok()) return refused(std::move(text).error());
 
     ChatPrompt prompt;
@@ -344,8 +345,8 @@ Result<ChatPrompt> ChatFormat::render(const ChatRequest& request) const {
     prompt.close_reasoning = dialect_->close_reasoning();
     if (generation) {
         dialect_->complete(prompt.text);
-        variables["add_generation_prompt"] = false;
-        auto without = render_template(std::move(messages.list), variables, request.now);
+        input["add_generation_prompt"] = false;
+        auto without = template_.render(input, render_options);
         prompt.generation_prompt = without.ok() ? behind_common(prompt.text, *without) : prompt.text;
     }
     if (continues) {

@@ -117,7 +117,7 @@ class ChatFormat {
 
     struct Switches;
     void probe();
-    Result<std::string> render_template(Json messages, const Json& variables, const std::optional<std::tm>& now) const;
+    Json template_input(Json messages, Json variables) const;
     Switches switches(const ChatRequest& request) const;
     Json variables(const ChatRequest& request, const Switches& switches, const Json& tools, const Json& messages) const;
     void continue_answer(const Json& beginning, ChatPrompt& prompt) const;
