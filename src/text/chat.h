@@ -71,7 +71,7 @@ struct ChatRequest {
     /// `parallel_tool_calls`, `reasoning_effort`, `reasoning`, `thinking`, `reasoning_format`, `chat_template_kwargs`,
     /// `response_format`, `add_generation_prompt`, `continue_final_message`. Other fields are the server's business.
     /// Errors have the code "invalid_request" and name the field.
-    static Result<ChatRequest> from_body(const Json& body);
+    static Result<ChatRequest> from_body(Json body);
 };
 
 /// A rendered prompt and what its reply needs to be read.

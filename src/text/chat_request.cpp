@@ -29,15 +29,13 @@ Result<std::string> read_effort(const Json& object, const char* key) {
 
 }  // namespace
 
-Result<ChatRequest> ChatRequest::from_body(const Json& body) {
+Result<ChatRequest> ChatRequest::from_body(Json body) {
     if (!body.is_object()) return invalid("the request must be a JSON object");
     ChatRequest request;
-    const Json* messages = present(body, "messages");
-    if (!messages) return invalid("messages is missing");
-    request.messages = *messages;
-
-    if (const Json* tools = present(body, "tools")) {
-        request.tools = *tools;
+    if (!present(body, "messages")) return invalid("messages is missing");
+    request.messages = std::move(body["messages"]);
+    if (present(body, "tools")) {
+        request.tools = std::move(body["tools"]);
     } else if (const Json* functions = present(body, "functions")) {  // the old form
         if (!functions->is_array()) return invalid("functions must be a list");
         request.tools = Json::array();
