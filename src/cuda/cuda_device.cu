@@ -169,7 +169,7 @@ CudaDevice::CudaDevice(const CudaOptions& options, const cudaDeviceProp& p) : op
                          std::to_string(p.major) + std::to_string(p.minor);
     facts_.memory_total = p.totalGlobalMem;
     facts_.warms_up = true;  // kernels are loaded, scratch grows and unrounded weights are made in a first call
-    queue_.pdl = p.major >= 9;
+    queue_.pdl = p.major >= 9 && options.dependent;
     queue_.multiprocessors = p.multiProcessorCount;
     queue_.shared_limit = static_cast<int>(p.sharedMemPerBlockOptin);
 }

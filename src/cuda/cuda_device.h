@@ -11,7 +11,8 @@ namespace strata {
 
 struct CudaOptions {
     int card = 0;
-    bool graphs = true;  // false: every operation is launched by itself (for checks)
+    bool graphs = true;     // false: every operation is launched by itself (for checks)
+    bool dependent = true;  // false: no programmatic dependent launch (for checks)
 };
 
 /// Cards that can be used, as sentences ("NVIDIA H200, 139 GiB, sm_90"); empty without a card or driver.
