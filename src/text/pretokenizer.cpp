@@ -336,6 +336,15 @@ void split(SplitRule rule, std::string_view text, std::vector<size_t>& ends, std
     }
 }
 
+size_t certain_edge(SplitRule rule, std::string_view text, size_t from) {
+    if (rule == SplitRule::gpt2) return text.size();
+    for (size_t at = from; (at = text.find('\n', at)) < text.size();) {
+        ++at;
+        if (at < text.size() && is_ascii_letter(text[at])) return at;
+    }
+    return text.size();
+}
+
 std::vector<size_t> split(SplitRule rule, std::string_view text) {
     std::vector<size_t> ends, scratch;
     split(rule, text, ends, scratch);

@@ -32,7 +32,11 @@ std::string pre_tokenizer_names();
 /// classes of U+FFFD.
 void split(SplitRule rule, std::string_view text, std::vector<size_t>& ends, std::vector<size_t>& scratch);
 
-/// The same with memory of its own.
+/// A place at or after `from` where the text may be cut before splitting without changing any piece: before a letter at
+/// the beginning of a line. The text's size where there is none (gpt-2 has none: its white space looks past newlines).
+size_t certain_edge(SplitRule rule, std::string_view text, size_t from);
+
+/// split() with memory of its own.
 std::vector<size_t> split(SplitRule rule, std::string_view text);
 
 }  // namespace strata

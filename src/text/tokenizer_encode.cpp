@@ -35,6 +35,16 @@ class FragmentEncoder {
     // --- gpt2 ---
 
     void encode_byte_level(std::string_view text) {
+        constexpr size_t block = 64 << 10;  // keeps what is worked on in the processor's caches
+        while (text.size() > block) {
+            const size_t edge = certain_edge(parts_.pre.rule, text, block);
+            encode_block(text.substr(0, edge));
+            text.remove_prefix(edge);
+        }
+        encode_block(text);
+    }
+
+    void encode_block(std::string_view text) {
         work_.ends.clear();
         split(parts_.pre.rule, text, work_.ends, work_.scratch);
         size_t begin = 0;
@@ -76,31 +86,33 @@ class FragmentEncoder {
     // --- gemma4 ---
 
     void encode_gemma(std::string_view text) {
-        std::string& line = work_.line;
-        line.clear();
-        for (size_t from = 0; from < text.size();) {
-            const size_t space = std::min(text.find(' ', from), text.size());
-            line += text.substr(from, space - from);
-            if (space < text.size()) line += shown_space;
-            from = space + 1;
-        }
-        const std::string_view escaped = line;
-        for (size_t begin = 0; begin < escaped.size();) {
-            size_t end;
-            if (escaped[begin] == '\n') {
-                end = std::min(escaped.find_first_not_of('\n', begin), escaped.size());
-                const std::string_view newlines = escaped.substr(begin, end - begin);
-                const int32_t id = newlines.size() <= parts_.longest_token ? parts_.strings.find(newlines) : -1;
-                if (id >= 0) {
-                    ids_.push_back(id);
-                } else {
-                    encode_run(newlines);
-                }
-            } else {
-                end = std::min(escaped.find('\n', begin), escaped.size());
-                encode_run(escaped.substr(begin, end - begin));
+        while (!text.empty()) {
+            const bool newlines = text[0] == '\n';
+            const size_t end = newlines ? text.find_first_not_of('\n') : text.find('\n');
+            const std::string_view run = text.substr(0, end);
+            text.remove_prefix(run.size());
+            if (!newlines) {
+                encode_run(with_shown_spaces(run));
+                continue;
             }
-            begin = end;
+            const int32_t id = run.size() <= parts_.longest_token ? parts_.strings.find(run) : -1;
+            if (id >= 0) {
+                ids_.push_back(id);
+            } else {
+                encode_run(run);
+            }
+        }
+    }
+
+    std::string_view with_shown_spaces(std::string_view line) {
+        std::string& shown = work_.line;
+        shown.clear();
+        while (true) {
+            const size_t space = line.find(' ');
+            shown += line.substr(0, space);
+            if (space == line.npos) return shown;
+            shown += shown_space;
+            line.remove_prefix(space + 1);
         }
     }
 

@@ -90,6 +90,25 @@ TEST(Split, TakesEveryByteOfAnyInput) {
     }
 }
 
+TEST(Split, GivesTheSamePiecesOfATextCutAtACertainEdge) {
+    const unsigned seed = std::random_device{}();
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    int cuts = 0;
+    for (int round = 0; round < 2000; ++round) {
+        const std::string text = random_text(random, 12) + (round % 2 ? "\nx" : " \n\nx") + random_text(random, 3);
+        for (const SplitRule rule : {SplitRule::qwen2, SplitRule::qwen35, SplitRule::llama_bpe, SplitRule::deepseek_v3,
+                                     SplitRule::deepseek_llm, SplitRule::gpt2, SplitRule::laguna}) {
+            const size_t edge = certain_edge(rule, text, random() % text.size());
+            std::vector<size_t> ends = split(rule, text.substr(0, edge));
+            for (const size_t end : split(rule, text.substr(edge))) ends.push_back(edge + end);
+            ASSERT_EQ(ends, split(rule, text)) << text << " cut at " << edge;
+            cuts += edge < text.size();
+        }
+    }
+    EXPECT_GT(cuts, 2000);
+}
+
 TEST(Split, AddsToWhatTheCallerHas) {
     std::vector<size_t> ends = {99}, scratch;
     split(SplitRule::deepseek_v3, "ab 12", ends, scratch);
