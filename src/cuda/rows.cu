@@ -38,10 +38,10 @@ struct Held {
     }
 };
 
-__device__ float4 scaled(float4 v, float factor, const float* weight, int i) {
+__device__ float4 scaled(float4 v, float factor, const float4* weight) {
     v = make_float4(__fmul_rn(v.x, factor), __fmul_rn(v.y, factor), __fmul_rn(v.z, factor), __fmul_rn(v.w, factor));
     if (!weight) return v;
-    const float4 w = *reinterpret_cast<const float4*>(weight + i);
+    const float4 w = *weight;
     return make_float4(__fmul_rn(v.x, w.x), __fmul_rn(v.y, w.y), __fmul_rn(v.z, w.z), __fmul_rn(v.w, w.w));
 }
 
@@ -49,9 +49,12 @@ template <int Pieces>
 __global__ void __launch_bounds__(kThreads)
     norm_kernel(Rows x, const float* weight, float eps, Rows values, Codes codes) {
     __shared__ float buffer[kThreads / 32];
-    grid_sync();
+    // The weights are on their way before the rows are there.
+    grid_release();
+    Held<Pieces> held, weights;
+    if (weight) weights.load(weight, x.width);
+    grid_wait();
     const int row = blockIdx.x;
-    Held<Pieces> held;
     held.load(x.data + row * x.stride, x.width);
     const float factor = held.inverse_rms(x.width, eps, buffer);
 #pragma unroll
@@ -60,7 +63,7 @@ __global__ void __launch_bounds__(kThreads)
         const int i = (p * kThreads + static_cast<int>(threadIdx.x)) * 4;
         if ((p * kThreads + (static_cast<int>(threadIdx.x) & ~31)) * 4 >= x.width) break;
         const bool inside = i < x.width;
-        const float4 v = inside ? scaled(held.v[p], factor, weight, i) : make_float4(0, 0, 0, 0);
+        const float4 v = inside ? scaled(held.v[p], factor, weight ? &weights.v[p] : nullptr) : make_float4(0, 0, 0, 0);
         if (inside && values.data) *reinterpret_cast<float4*>(values.data + row * values.stride + i) = v;
         if (codes.values) write_a8(codes, row, i >> 5, threadIdx.x & 7, v, inside);
     }
@@ -78,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) add_norm_kernel(Rows residual, Rows 
     for (int p = 0; p < Pieces; ++p) {
         const int i = (p * kThreads + static_cast<int>(threadIdx.x)) * 4;
         if (i >= x.width) break;
-        const float4 v = scaled(held.v[p], factor, weight, i);
+        const float4 v = scaled(held.v[p], factor, weight ? reinterpret_cast<const float4*>(weight + i) : nullptr);
         float4* to = reinterpret_cast<float4*>(residual.data + row * residual.stride + i);
         const float4 r = *to;
         *to = make_float4(__fadd_rn(r.x, v.x), __fadd_rn(r.y, v.y), __fadd_rn(r.z, v.z), __fadd_rn(r.w, v.w));
