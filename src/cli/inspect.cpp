@@ -1,12 +1,15 @@
 // polystrata inspect: what a GGUF file is and whether it can run here.
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
 #include "cli/command.h"
 #include "cli/model_text.h"
+#include "cli/synthetic.h"
 #include "gguf/file.h"
 #include "setup/estimate.h"
+#include "setup/machine.h"
 
 namespace strata::cli {
 namespace {
@@ -122,39 +125,111 @@ std::string memory_text(const Memory& memory, const ModelFile& facts) {
     return text;
 }
 
-Outcome run(const Flags& flags) {
-    STRATA_TRY_ASSIGN(const gguf::File file, gguf::File::open(flags.file));
+/// How a model meets this machine: experts that fit the card, RAM for the rest.
+struct Fit {
+    Machine machine;
+    uint64_t card_room = 0;  // VRAM left for experts beside all else
+    int64_t experts = 0;     // that fit it
+};
+
+constexpr int64_t kFitContext = 32768;
+
+/// What the engine leaves to others: a thirty-second of the card, 256 to 768 MiB.
+uint64_t vram_reserve(uint64_t vram) {
+    return std::clamp(vram / 32, uint64_t{256} << 20, uint64_t{768} << 20);
+}
+
+Fit fit(const Memory& memory, const ModelFile& facts) {
+    Fit out;
+    out.machine = this_machine();
+    const int64_t context = facts.context > 0 ? std::min(facts.context, kFitContext) : kFitContext;
+    const uint64_t needed =
+        memory.f16.dense_bytes + memory.f16.conversation_bytes(context) + vram_reserve(out.machine.vram);
+    out.card_room = out.machine.vram - std::min(needed, out.machine.vram);
+    if (memory.f16.experts > 0)
+        out.experts =
+            std::min(memory.f16.experts,
+                     static_cast<int64_t>(out.card_room / std::max<uint64_t>(memory.f16.bytes_of_expert(), 1)));
+    return out;
+}
+
+Json fit_json(const Fit& fit) {
+    return {{"ram_bytes", fit.machine.ram},
+            {"vram_bytes", fit.machine.vram},
+            {"vram_for_experts_bytes", fit.card_room},
+            {"experts_in_vram", fit.experts}};
+}
+
+std::string fit_text(const Fit& fit, const Memory& memory, const ModelFile& facts) {
+    std::string text = machine_text(fit.machine);
+    if (fit.machine.vram > 0 && fit.card_room == 0) {
+        text += "; the dense weights and a conversation do not fit the card";
+    } else if (fit.machine.vram > 0 && memory.f16.experts > 0) {
+        text += "; beside the rest " + std::to_string(fit.experts) + " of " + std::to_string(memory.f16.experts) +
+                " experts fit the card";
+    }
+    const uint64_t in_ram = facts.file_bytes - std::min(facts.file_bytes, fit.machine.vram);
+    if (in_ram > fit.machine.ram)
+        text += "; what the card does not hold is more than the RAM: it will be read from the disk again and again";
+    return fact_line("this machine", text);
+}
+
+std::string title(const std::string& name, const gguf::File& file, const ModelFile& facts, bool planned) {
+    const auto& parts = file.parts();
+    if (planned) return name + ": a preset; the file takes " + bytes_text(facts.file_bytes) + "\n";
+    return name + ": GGUF version " + std::to_string(parts[0].version) + ", " +
+           (parts.size() == 1 ? "" : std::to_string(parts.size()) + " files, ") + bytes_text(facts.file_bytes) + ", " +
+           std::to_string(file.tensors().size()) + " tensors\n";
+}
+
+Outcome report(const Flags& flags, const gguf::File& file, bool planned) {
     STRATA_TRY_ASSIGN(const ModelFile facts, describe_model_file(file));
     const Result<Memory> memory = measure(file);
-    const auto& parts = file.parts();
     if (flags.json) {
-        Json json = {{"file", flags.file}, {"version", parts[0].version}, {"files", parts.size()}};
+        Json json = {{"file", flags.file},
+                     {"preset", planned},
+                     {"version", file.parts()[0].version},
+                     {"files", file.parts().size()}};
         json.update(facts_json(facts));
         json["runs"] = memory.ok();
-        if (memory)
+        if (memory) {
             json["memory"] = memory_json(*memory, facts);
-        else
+            json["machine"] = fit_json(fit(*memory, facts));
+        } else {
             json["problem"] = memory.error().message;
+        }
         if (flags.tensors) json["tensors"] = tensors_json(file);
         std::printf("%s\n", json_text(json, {.indent = 2}).c_str());
         return 0;
     }
-    std::string text = flags.file + ": GGUF version " + std::to_string(parts[0].version) + ", " +
-                       (parts.size() == 1 ? "" : std::to_string(parts.size()) + " files, ") +
-                       bytes_text(facts.file_bytes) + ", " + std::to_string(file.tensors().size()) + " tensors\n" +
-                       facts_text(facts);
+    std::string text = title(flags.file, file, facts, planned) + facts_text(facts);
     text += fact_line("runs", memory ? "yes" : "no: " + memory.error().message);
-    if (memory) text += memory_text(*memory, facts);
+    if (memory) text += memory_text(*memory, facts) + fit_text(fit(*memory, facts), *memory, facts);
     if (flags.tensors) text += tensors_text(file);
     std::fputs(text.c_str(), stdout);
     return 0;
+}
+
+Outcome run(const Flags& flags) {
+    std::error_code error;
+    const auto preset = parse_preset(flags.file);
+    if (preset && !std::filesystem::exists(flags.file, error)) {
+        STRATA_TRY_ASSIGN(const synth::Plan plan, synth::plan(*preset));
+        STRATA_TRY_ASSIGN(const PlannedFile planned, PlannedFile::make(plan, flags.file));
+        return report(flags, planned.file(), true);
+    }
+    STRATA_TRY_ASSIGN(const gguf::File file, gguf::File::open(flags.file));
+    return report(flags, file, false);
 }
 
 }  // namespace
 
 Run declare_inspect(CLI::App& app) {
     auto flags = std::make_shared<Flags>();
-    app.add_option("file", flags->file, "The GGUF file; of a split set any part")->type_name("FILE")->required();
+    app.add_option("file", flags->file,
+                   "A GGUF file (of a split set any part), or a preset of synth: what a download would be")
+        ->type_name("FILE|PRESET[:MIX]")
+        ->required();
     app.add_flag("--json", flags->json, "Print JSON");
     app.add_flag("--tensors", flags->tensors, "List every tensor");
     return [flags] { return run(*flags); };

@@ -40,6 +40,17 @@ TEST(Inspect, MemoryIsWhatTheFileHolds) {
     EXPECT_LT(longest["q8_0_bytes"].get<uint64_t>(), longest["f16_bytes"].get<uint64_t>());
 }
 
+TEST(Inspect, PresetIsWhatTheDownloadWouldBe) {
+    const auto json = parse_json(run({program("polystrata"), "inspect", "qwen3.6-35b-a3b:ud-q4_k_m", "--json"}).out);
+    ASSERT_TRUE(json.ok());
+    EXPECT_EQ((*json)["runs"], true) << (*json)["problem"];
+    EXPECT_NEAR((*json)["file_bytes"].get<double>(), 22.7e9, 0.2e9);
+    EXPECT_EQ((*json)["memory"]["experts"], 41 * 256);
+    const Finished wrong = run({program("polystrata"), "inspect", "qwen3.6-35b-a3b:nosuch"});
+    EXPECT_EQ(wrong.code, 2);
+    EXPECT_EQ(std::ranges::count(wrong.err, '\n'), 1) << wrong.err;
+}
+
 TEST(Inspect, SaysWhyAFileCannotRun) {
     const Finished done = run({program("polystrata"), "inspect", data("gguf/v01_empty.gguf"), "--json"});
     EXPECT_EQ(done.code, 0) << done.err;
