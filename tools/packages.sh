@@ -6,9 +6,9 @@
 # 1 something is missing and could not be installed.
 set -euo pipefail
 
-engine=(g++ cmake ninja-build)                                            # the engine alone
-programs=(libcli11-dev nlohmann-json3-dev libfmt-dev libspdlog-dev libutf8proc-dev libpcre2-dev libcpp-httplib-dev)
-tests=(libgtest-dev libgmock-dev libbenchmark-dev ccache mold)            # ccache, mold: a second build costs seconds
+engine=(g++ cmake ninja-build)  # the engine alone
+programs=(libcli11-dev nlohmann-json3-dev libutf8proc-dev)
+tests=(libgtest-dev libgmock-dev ccache mold)  # ccache, mold: a second build costs seconds
 
 case "${1:-}${2:+ $2}" in
     build | "list build") wanted=("${engine[@]}" "${programs[@]}") ;;

@@ -22,15 +22,18 @@ struct Command {
 };
 
 constexpr std::array kCommands = {
+    Command{"chat", "Chat with a model in the terminal, or answer one prompt", declare_chat},
     Command{"models", "List the installed models", declare_models},
     Command{"inspect", "Say what a GGUF file is, whether it can run and what memory it takes", declare_inspect},
     Command{"synth", "Write a model with random weights and a real model's shapes, for measuring", declare_synth},
     Command{"benchmark", "Measure how fast a model reads and writes here", declare_benchmark},
     Command{"tokenize", "Turn text into token ids, or ids into text", declare_tokenize},
+    Command{"render", "Show the prompt that a chat becomes", declare_render},
+    Command{"setup", "Prepare a model and start it: what ./setup.sh does after building", declare_setup},
 };
 
 constexpr const char* kFooter =
-    "\nShort form: polystrata --list-models.\n"
+    "\nShort forms: polystrata --model NAME (chat), polystrata --list-models.\n"
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a file was refused, 4 no such device or not enough memory, 130 "
     "interrupted.";
 

@@ -53,14 +53,6 @@ ModelEntry entry_of_file(const fs::path& path) {
     return entry;
 }
 
-/// "name-00002-of-00003.gguf": a later part of a set, which its first part stands for.
-bool is_later_part(const fs::path& path) {
-    static const std::regex part("-([0-9]{5})-of-[0-9]{5}\\.gguf$");
-    std::smatch match;
-    const std::string name = path.filename().string();
-    return std::regex_search(name, match, part) && match[1] != "00001";
-}
-
 std::vector<fs::path> files_of(const fs::path& folder, std::string_view prefix, std::string_view suffix) {
     std::vector<fs::path> files;
     std::error_code error;
@@ -84,6 +76,13 @@ double gigabytes(uint64_t bytes) {
 }
 
 }  // namespace
+
+bool is_later_part(const fs::path& path) {
+    static const std::regex part("-([0-9]{5})-of-[0-9]{5}\\.gguf$");
+    std::smatch match;
+    const std::string name = path.filename().string();
+    return std::regex_search(name, match, part) && match[1] != "00001";
+}
 
 int64_t ModelEntry::context() const {
     if (const auto limit = config.max_context()) return *limit;

@@ -168,19 +168,13 @@ class Terminal {
                 return true;
             }
             pollfd file{master_, POLLIN, 0};
-            if (poll(&file, 1, patience_s * 1000) <= 0) return false;
-            char bytes[4096];
-            const ssize_t count = read(master_, bytes, sizeof bytes);
-            if (count <= 0) return false;
-            seen_.append(bytes, static_cast<size_t>(count));
+            if (poll(&file, 1, patience_s * 1000) <= 0 || !read_more(0)) return false;
         }
     }
 
     /// Reads on to the program's end; its exit code.
     int finish() {
-        while (!wait_for("no such text comes")) {
-            pollfd file{master_, POLLIN, 0};
-            if (poll(&file, 1, 0) <= 0 || (file.revents & POLLHUP)) break;
+        while (read_more(-1)) {
         }
         int status = 0;
         waitpid(child_, &status, 0);
@@ -188,10 +182,28 @@ class Terminal {
         return exit_code(status);
     }
 
+    /// Types the keys again and again, as an impatient person does, until the program ends; its exit code.
+    int finish_by(std::string_view keys) {
+        do type(keys);
+        while (read_more(100));
+        return finish();
+    }
+
     const std::string& seen() const { return seen_; }
     pid_t child() const { return child_; }
 
   private:
+    /// Takes what comes within this time (-1: however long it takes); false at the program's end.
+    bool read_more(int timeout_ms) {
+        pollfd file{master_, POLLIN, 0};
+        if (poll(&file, 1, timeout_ms) == 0) return true;
+        char bytes[4096];
+        const ssize_t count = read(master_, bytes, sizeof bytes);
+        if (count <= 0) return false;
+        seen_.append(bytes, static_cast<size_t>(count));
+        return true;
+    }
+
     int master_ = -1;
     pid_t child_ = -1;
     std::string seen_;

@@ -1,0 +1,84 @@
+#include "setup/families.h"
+
+#include <algorithm>
+#include <array>
+
+#include "setup/registry.h"
+
+namespace strata {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::array kTiny = {FamilySize{"F16", 0.0015, 0}};
+constexpr std::array kQwen36 = {FamilySize{"UD-Q3_K_M", 17.1, 21}, FamilySize{"UD-Q2_K_XL", 12.6, 17},
+                                FamilySize{"UD-Q4_K_M", 22.7, 27}};
+constexpr std::array kOrnith = {FamilySize{"APEX-MTP-I-Compact", 17.4, 22}, FamilySize{"APEX-MTP-I-Mini", 14.4, 18},
+                                FamilySize{"APEX-MTP-I-Quality", 23.7, 28}};
+constexpr std::array kTiel = {FamilySize{"UD-Q3_K_XL", 17.2, 21}, FamilySize{"UD-IQ3_XXS", 13.6, 18},
+                              FamilySize{"UD-Q4_K_XL", 22.7, 27}};
+constexpr std::array kMiniCpm = {FamilySize{"Q4_K_M", 21.2, 25}, FamilySize{"mix_q3gud_im", 15.5, 19},
+                                 FamilySize{"Q6_K", 28.5, 31}};
+constexpr std::array kClover = {FamilySize{"Q3_K_M", 16.8, 20}, FamilySize{"APEX-I-NanoPlus", 12.6, 16},
+                                FamilySize{"Q4_K_M", 21.2, 25}};
+
+constexpr std::array kFamilies = {
+    Family{"tiny", "the project's test model (random weights)", "qwen35moe", "tiny", kTiny,
+           "tests/data/qwen35moe/tiny.gguf", true},
+    Family{"qwen36", "Qwen3.6-35B-A3B", "qwen35moe", "qwen3.6", kQwen36, nullptr},
+    Family{"ornith", "Ornith 1.5 35B-A3B", "qwen35moe", "ornith", kOrnith, nullptr},
+    Family{"tiel", "Tiel Coder 35B-A3B", "qwen35moe", "tiel", kTiel, nullptr},
+    Family{"minicpmv", "MiniCPM-V 4.7 35B-A3B", "qwen35moe", "minicpm", kMiniCpm, nullptr},
+    Family{"clover", "Clover-35B-A3B-Preview", "clover_moe", "clover", kClover, nullptr},
+};
+
+std::string lower(std::string_view text) {
+    std::string out(text);
+    for (char& c : out)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return out;
+}
+
+}  // namespace
+
+std::span<const Family> families() {
+    return kFamilies;
+}
+
+Result<const Family*> find_family(std::string_view name) {
+    std::string names;
+    for (const Family& family : kFamilies) {
+        if (name == family.name) return &family;
+        names += std::string(names.empty() ? "" : ", ") + family.name;
+    }
+    return usage_error("--family: '" + std::string(name) + "' is not known; known are " + names);
+}
+
+std::vector<fs::path> find_family_files(const fs::path& folder, const Family* family, std::string_view size) {
+    struct Candidate {
+        fs::path path;
+        bool named;
+    };
+    std::vector<Candidate> candidates;
+    std::error_code error;
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+        const fs::path& path = at->path();
+        const std::string name = lower(path.filename().string());
+        if (!name.ends_with(".gguf") || is_later_part(path)) continue;
+        if (!size.empty() && name.find(lower(size)) == std::string::npos) continue;
+        const auto file = gguf::File::open(path);
+        if (!file) continue;
+        const auto facts = describe_model_file(*file);
+        if (!facts || facts->kind != "model" || (family && facts->architecture != family->architecture)) continue;
+        const bool named = family && (name.find(family->word) != std::string::npos ||
+                                      lower(facts->name).find(family->word) != std::string::npos);
+        candidates.push_back({path, named});
+    }
+    const bool any_named = std::ranges::any_of(candidates, &Candidate::named);
+    std::vector<fs::path> files;
+    for (const Candidate& candidate : candidates)
+        if (candidate.named || !any_named) files.push_back(candidate.path);
+    std::ranges::sort(files);
+    return files;
+}
+
+}  // namespace strata
