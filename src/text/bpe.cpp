@@ -21,8 +21,10 @@ bool MergeTable::add(int32_t left, int32_t right, uint32_t rank, int32_t joined)
 
 namespace {
 
+/// The same symbol all over, and so as many bytes each; what is no symbol (-1) may be of any size.
 bool all_equal(const std::vector<Symbol>& symbols) {
-    return std::all_of(symbols.begin(), symbols.end(), [&](const Symbol& s) { return s.id == symbols[0].id; });
+    const int32_t id = symbols[0].id;
+    return id >= 0 && std::all_of(symbols.begin(), symbols.end(), [id](const Symbol& s) { return s.id == id; });
 }
 
 }  // namespace
