@@ -26,6 +26,8 @@ constexpr auto kStuckAfter = 60s;
 
 /// The end of the pipe that wakes the reader, for interrupt_serve; -1 while nothing serves.
 std::atomic<int> wake_writer{-1};
+/// An interrupt may come before the reader is there to be woken: it looks here when it starts.
+std::atomic<bool> interrupted{false};
 
 // ---- what goes out
 // ----------------------------------------------------------------------------------------------------------
@@ -131,6 +133,7 @@ class Input {
         wake_reader_ = Descriptor(ends[0]);
         wake_writer_ = Descriptor(ends[1]);
         wake_writer.store(wake_writer_.get());
+        if (interrupted.load()) interrupt_serve();
         thread_ = std::thread([this] { read_all(); });
     }
     ~Input() {
@@ -421,6 +424,7 @@ class Server {
 }  // namespace
 
 void interrupt_serve() {
+    interrupted.store(true);
     const int fd = wake_writer.load();
     if (fd >= 0) [[maybe_unused]]
         const ssize_t told = write(fd, "x", 1);
