@@ -40,6 +40,10 @@ Result<void> write(const Plan& plan, const std::filesystem::path& path, bool for
         total += fillers.back().bytes();
     }
 
+    // Asked once before anything is written, so that who wants to stop need not be faster than the disk.
+    const Error stopped{ErrorKind::failed, path.string() + ": stopped; the partial file was removed", "cancelled"};
+    if (progress && !progress(0, total)) return stopped;
+
     Work work;
     const auto run = [&] {
         std::vector<std::byte> buffer;
@@ -86,8 +90,7 @@ Result<void> write(const Plan& plan, const std::filesystem::path& path, bool for
     }
     for (std::thread& thread : pool) thread.join();
     if (work.error) return *std::move(work.error);
-    if (cancelled)
-        return Error{ErrorKind::failed, path.string() + ": stopped; the partial file was removed", "cancelled"};
+    if (cancelled) return stopped;
     return output.finish();
 }
 
