@@ -25,6 +25,11 @@ size_t skip_blanks(std::string_view text, size_t at) {
     return at;
 }
 
+Result<GrammarBuilder::State> Dialect::add_call(GrammarBuilder&, GrammarBuilder::State, const Tool&) const {
+    return Error{ErrorKind::failed, "calls in the notation of '" + std::string(name()) + "' cannot be held to a schema",
+                 "unsupported_schema"};
+}
+
 void CallWriter::put(std::string text) {
     out_->push_back({AnswerEvent::Type::call_arguments, calls_ - 1, std::move(text)});
 }

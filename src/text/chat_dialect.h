@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "text/chat_values.h"
+#include "text/grammar.h"
 #include "text/json.h"
 
 namespace strata {
@@ -131,6 +132,10 @@ class Dialect {
     virtual std::string_view open_reasoning() const { return "<think>"; }
     /// The opening of a call, up to behind the name; without a name: up to where it stands.
     virtual std::string forced_call(std::string_view name) const = 0;
+    /// What follows forced_call(tool.name), up to the block's end, as an automaton (grammar_calls.h); gives the state
+    /// behind.
+    virtual Result<GrammarBuilder::State> add_call(GrammarBuilder& builder, GrammarBuilder::State from,
+                                                   const Tool& tool) const;
     /// Other levels of effort than the request's, where a template would take them for something else.
     virtual std::string effort(std::string_view level) const { return std::string(level); }
     /// Changes messages and variables where the family's templates want another shape.

@@ -8,6 +8,7 @@
 //   </｜DSML｜tool_calls>
 #include "text/chat_dialect.h"
 #include "text/format_xml.h"
+#include "text/grammar_calls.h"
 
 namespace strata {
 namespace {
@@ -47,6 +48,16 @@ class Dsml final : public Dialect {
         std::string text = "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"";
         if (!name.empty()) text.append(name).append("\">\n");
         return text;
+    }
+    Result<GrammarBuilder::State> add_call(GrammarBuilder& builder, GrammarBuilder::State from,
+                                           const Tool& tool) const override {
+        ParameterShape shape{[](const std::string& key, bool is_text) {
+                                 return "<｜DSML｜parameter name=\"" + key + "\" string=\"" +
+                                        (is_text ? "true" : "false") + "\">";
+                             },
+                             "</｜DSML｜parameter>\n"};
+        STRATA_TRY_ASSIGN(auto at, add_parameters(builder, from, tool, shape));
+        return builder.literal(at, "</｜DSML｜invoke>\n</｜DSML｜tool_calls>");
     }
 };
 

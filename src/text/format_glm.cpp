@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "text/chat_dialect.h"
+#include "text/grammar_calls.h"
 
 namespace strata {
 namespace {
@@ -203,6 +204,15 @@ class Glm final : public Dialect {
     }
 
     std::string forced_call(std::string_view name) const override { return "<tool_call>" + std::string(name); }
+    Result<GrammarBuilder::State> add_call(GrammarBuilder& builder, GrammarBuilder::State from,
+                                           const Tool& tool) const override {
+        ParameterShape shape{[](const std::string& key, bool) {
+                                 return std::string(kKey) + key + std::string(kKeyEnd) + std::string(kValue);
+                             },
+                             std::string(kValueEnd)};
+        STRATA_TRY_ASSIGN(auto at, add_parameters(builder, from, tool, shape));
+        return builder.literal(at, kEnd);
+    }
     // Templates that know only low, high and max take any other level for max.
     std::string effort(std::string_view level) const override {
         if (level == "minimal") return "low";

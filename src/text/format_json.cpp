@@ -5,6 +5,7 @@
 //   </tool_call>
 #include "text/chat_dialect.h"
 #include "text/json_lenient.h"
+#include "text/schema.h"
 
 namespace strata {
 namespace {
@@ -130,6 +131,11 @@ class JsonCalls final : public Dialect {
         std::string text = "<tool_call>\n{\"name\": \"";
         if (!name.empty()) text.append(name).append("\", \"arguments\": ");
         return text;
+    }
+    Result<GrammarBuilder::State> add_call(GrammarBuilder& builder, GrammarBuilder::State from,
+                                           const Tool& tool) const override {
+        STRATA_TRY_ASSIGN(int32_t rule, add_schema(builder, tool.parameters, tool.parameters, {.strict = true}));
+        return builder.literal(builder.call(from, rule), "}\n</tool_call>");
     }
 };
 

@@ -9,6 +9,7 @@
 //   </tool_call>
 #include "text/chat_dialect.h"
 #include "text/format_xml.h"
+#include "text/grammar_calls.h"
 
 namespace strata {
 namespace {
@@ -45,6 +46,13 @@ class Qwen final : public Dialect {
         std::string text = "<tool_call>\n<function=";
         if (!name.empty()) text.append(name).append(">\n");
         return text;
+    }
+    Result<GrammarBuilder::State> add_call(GrammarBuilder& builder, GrammarBuilder::State from,
+                                           const Tool& tool) const override {
+        ParameterShape shape{[](const std::string& key, bool) { return "<parameter=" + key + ">\n"; },
+                             "\n</parameter>\n"};
+        STRATA_TRY_ASSIGN(auto at, add_parameters(builder, from, tool, shape));
+        return builder.literal(at, "</function>\n</tool_call>");
     }
 };
 
