@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "cli/interrupts.h"
 #include "gguf/file.h"
 #include "synth/synth.h"
 
@@ -32,5 +33,11 @@ class PlannedFile {
     std::unique_ptr<std::byte, Unmap> memory_;
     std::unique_ptr<gguf::File> file_;
 };
+
+/// The file of a preset in HOME/synthetic/, written there if it is not yet. Asks first on a terminal; elsewhere `yes`
+/// must be said. Refused: no agreement, a full disk, a wrong mix. Stopped by Ctrl-C: an error with the code
+/// "interrupted".
+Result<std::filesystem::path> synthetic_file(const std::string& preset, const std::filesystem::path& home, bool yes,
+                                             Interrupts& interrupts);
 
 }  // namespace strata::cli

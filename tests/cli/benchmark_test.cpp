@@ -75,6 +75,24 @@ TEST(Benchmark, WrongComparisonFileIsRefusedBeforeMeasuring) {
     EXPECT_EQ(mock.log(), "");
 }
 
+TEST(Benchmark, SyntheticFileIsWrittenOnlyWithAgreement) {
+    const TempFolder home;
+    const std::vector<std::string> words = {program("polystrata"), "benchmark", "--data-dir", home.path(),
+                                            "--synthetic"};
+    const auto refused = [&](const std::string& preset) {
+        std::vector<std::string> all = words;
+        all.push_back(preset);
+        const Finished done = run(all);
+        EXPECT_EQ(done.code, 2) << done.err;
+        EXPECT_EQ(std::ranges::count(done.err, '\n'), 1) << done.err;
+        return done.err;
+    };
+    EXPECT_NE(refused("qwen3.6-35b-a3b").find("22.7 GB"), std::string::npos);
+    refused("qwen3.6-35b-a3b:nosuch");
+    refused("nosuch");
+    EXPECT_TRUE(std::filesystem::is_empty(home.path()));
+}
+
 TEST(Benchmark, EngineThatDoesNotStartGivesItsReasonAndCode) {
     const MockModel mock("@stderr not enough memory for the weights\n@exit 4\n");
     const Finished done = run(mock.words("benchmark"));
