@@ -68,11 +68,11 @@ Result<void> Conversation::reserve(int rows) {
     return {};
 }
 
-void Conversation::keep(std::span<const RowKey> keys, bool logged) {
+void Conversation::keep(std::span<const RowKey> keys, bool logged, std::optional<int> next_position) {
     keys_.insert(keys_.end(), keys.begin(), keys.end());
     const int count = static_cast<int>(keys.size());
     state_.rows += count;
-    state_.next_position += count;
+    state_.next_position = next_position.value_or(state_.next_position + count);
     state_.pending = logged ? count : 0;
 }
 

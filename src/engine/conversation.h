@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -68,11 +69,10 @@ class Conversation {
 
     /// Rows that a call has evaluated and that are kept; logged: of a window whose blocks still have to take them in
     /// (Span).
-    void keep(std::span<const RowKey> keys, bool logged);
+    /// next_position: of the token after them, where that is not one further a row (pictures).
+    void keep(std::span<const RowKey> keys, bool logged, std::optional<int> next_position = {});
     /// A call wrote cache rows up to here, kept or not.
     void wrote(int rows) { written_ = rows > written_ ? rows : written_; }
-    /// The next position of the state that `keep` cannot know: after a picture.
-    void set_next_position(int position) { state_.next_position = position; }
 
     /// Forgets everything.
     void clear();

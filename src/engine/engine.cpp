@@ -44,6 +44,7 @@ struct Engine::Running {
     std::unique_ptr<Sampler> sampler;
     std::vector<int32_t> sequence;
     std::vector<RowKey> keys;  // of the sequence
+    std::optional<PictureInput> pictures;
     AnswerSummary summary;
     int shared = 0;        // rows in common with a remembered conversation
     int read_from = 0;     // rows that were reused
@@ -101,7 +102,9 @@ Result<std::unique_ptr<Engine>> Engine::make(Model& model, Device& device, const
 Result<void> Engine::check(const EngineRequest& request) const {
     if (request.prompt.empty()) return usage_error("bad request: the prompt has no tokens");
     if (request.max_new < 0) return usage_error("bad request: max_new is negative");
-    if (!request.rows_file.empty()) return usage_error("this model reads no pictures");
+    if (!request.rows_file.empty() && facts().pictures == ModelFacts::Pictures::none)
+        return usage_error("this model reads no pictures");
+    if (!request.rows_file.empty() && !request.image_pad) return usage_error("bad request: pictures need image_pad");
     for (const auto* ids : {&request.prompt, &request.follow})
         for (const int32_t id : *ids)
             if (id < 0 || id >= facts().vocabulary)
@@ -122,6 +125,16 @@ void Engine::submit(EngineRequest request, Answer& answer, CancelFlag cancel, bo
     r->answer = &answer;
     r->cancel = std::move(cancel);
     r->wants_hash = state_hash;
+    if (!r->request.rows_file.empty()) {
+        auto pictures = place_pictures(r->request.rows_file, r->request.prompt, *r->request.image_pad, facts());
+        if (!pictures) return answer.failed(pictures.error());
+        for (const PictureInput::Place& place : pictures->places)
+            if (facts().pictures_whole && place.rows > runner_->limits().rows)
+                return answer.failed(usage_error("an image of " + std::to_string(place.rows) +
+                                                 " rows does not fit a call of " +
+                                                 std::to_string(runner_->limits().rows) + " rows (--prompt-batch)"));
+        r->pictures = std::move(*pictures);
+    }
     waiting_.push_back(std::move(r));
 }
 
@@ -138,8 +151,11 @@ Result<void> Engine::open(Running& r) {
     const GenerateRequest& request = r.request;
     r.sequence = request.prompt;
     r.sequence.reserve(request.prompt.size() + static_cast<size_t>(request.max_new));
+    if (r.pictures)
+        r.keys = r.pictures->keys;
+    else
+        r.keys.assign(request.prompt.begin(), request.prompt.end());
     r.keys.reserve(r.sequence.capacity());
-    r.keys.assign(request.prompt.begin(), request.prompt.end());
     r.summary.prompt_tokens = r.prompt_size();
     r.summary.seed = request.sampling.seed;
     if (r.summary.seed == 0 && request.sampling.temperature > 0) r.summary.seed = clock_seed();
@@ -231,21 +247,38 @@ Result<bool> Engine::step() {
 // ---- reading
 // ----------------------------------------------------------------------------------------------------------------
 
+/// Whether a checkpoint is wanted at a row of the prompt: before its last row, where its last turn or what it shares
+/// with another begins to differ, and at multiples of checkpoint_every, of which only those are saved that will be
+/// kept: the first and the last.
+bool Engine::checkpoint_due(const Running& r, int64_t row) const {
+    const int64_t before_last = r.prompt_size() - 1;
+    if (row == before_last || row == r.request.turn_at || (row == r.shared && row >= kSharedStart)) return true;
+    const int64_t every = limits_.checkpoint_every;
+    if (every == 0 || row % every != 0) return false;
+    const int64_t kept = std::max(1, limits_.checkpoints - (r.request.turn_at ? 3 : 2));
+    return row == every || row > (before_last - 1) / every * every - kept * every;
+}
+
 /// Rows of the next call: to the next place where a checkpoint is wanted. All but the prompt's last row are read; the
 /// last one begins the writing. So the same prompt can be answered again from the checkpoint before it.
 int Engine::next_read_rows(const Running& r) const {
     const int at = r.conversation->rows(), size = r.prompt_size();
-    if (r.next_call < r.request.read_calls.size())
-        return std::clamp(r.request.read_calls[r.next_call], 1, std::min(size - at, runner_->limits().rows));
-    int end = std::min(size - 1, at + (writers_.empty() ? limits_.prompt_batch
-                                                        : std::min(limits_.prompt_batch, kReadRowsBesideWriters)));
-    const auto stop_at = [&](int64_t row) {
-        if (row > at && row < end) end = static_cast<int>(row);
-    };
-    if (limits_.checkpoint_every > 0)
-        stop_at((at / limits_.checkpoint_every + 1) * static_cast<int64_t>(limits_.checkpoint_every));
-    if (r.request.turn_at) stop_at(*r.request.turn_at);
-    if (r.shared >= kSharedStart) stop_at(r.shared);
+    int end = size - 1;
+    if (r.next_call < r.request.read_calls.size()) {
+        end = std::min({size, at + r.request.read_calls[r.next_call], at + runner_->limits().rows});
+    } else {
+        end = std::min(end, at + (writers_.empty() ? limits_.prompt_batch
+                                                   : std::min(limits_.prompt_batch, kReadRowsBesideWriters)));
+        const auto stop_at = [&](int64_t row) {
+            if (row > at && row < end) end = static_cast<int>(row);
+        };
+        if (const int64_t every = limits_.checkpoint_every; every > 0)
+            for (int64_t row = (at / every + 1) * every; row < end; row += every)
+                if (checkpoint_due(r, row)) stop_at(row);
+        if (r.request.turn_at) stop_at(*r.request.turn_at);
+        if (r.shared >= kSharedStart) stop_at(r.shared);
+    }
+    if (r.pictures && facts().pictures_whole) end = r.pictures->end_outside_pictures(at, end);
     return end - at;
 }
 
@@ -270,7 +303,11 @@ Result<void> Engine::read_step(Running& r) {
         }
         const bool to_the_end = first + rows == r.prompt_size();
         runner_->begin();
-        runner_->add(c, std::span(r.sequence).subspan(static_cast<size_t>(first), static_cast<size_t>(rows)), false);
+        const auto tokens = std::span(r.sequence).subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
+        if (r.pictures)
+            runner_->add(c, tokens, *r.pictures);
+        else
+            runner_->add(c, tokens, false);
         if (to_the_end) runner_->want(rows - 1);
         ModelRunner::EveryRow every_row;
         if (r.request.every_logits)
@@ -282,17 +319,16 @@ Result<void> Engine::read_step(Running& r) {
             finish(r, AnswerSummary::Finish::cancel);
             return {};
         }
-        c.keep(std::span(r.keys).subspan(static_cast<size_t>(first), static_cast<size_t>(rows)), false);
+        std::optional<int> next_position;
+        if (r.pictures) next_position = r.pictures->next_positions[static_cast<size_t>(first + rows - 1)];
+        c.keep(std::span(r.keys).subspan(static_cast<size_t>(first), static_cast<size_t>(rows)), false, next_position);
         const KeptRows kept{&c, 0, rows};
         runner_->advance_drafts({&kept, 1});
         ++r.summary.read_calls;
         if (r.next_call < r.request.read_calls.size()) ++r.next_call;
         r.answer->progress(c.rows(), r.prompt_size());
         r.last_progress = Clock::now();
-        const bool due = c.rows() == r.prompt_size() - 1 || c.rows() == r.shared ||
-                         c.rows() == r.request.turn_at.value_or(-1) ||
-                         (limits_.checkpoint_every > 0 && c.rows() % limits_.checkpoint_every == 0);
-        if (due) store_->checkpoint(c);
+        if (checkpoint_due(r, c.rows())) store_->checkpoint(c);
     }
     if (c.rows() < r.prompt_size() - 1) return {};
     if (r.next_call < r.request.read_calls.size() && c.rows() < r.prompt_size()) return {};

@@ -134,6 +134,7 @@ class Engine {
     void admit();
     Result<void> open(Running& r);
     Result<void> read_step(Running& r);
+    bool checkpoint_due(const Running& r, int64_t row) const;
     int next_read_rows(const Running& r) const;
     Result<void> write_round();
     Result<void> choose_guesses();

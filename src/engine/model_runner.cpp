@@ -69,6 +69,7 @@ void ModelRunner::begin() {
     tokens_.clear();
     positions_.clear();
     outputs_.clear();
+    pictures_ = {};
 }
 
 void ModelRunner::set_positions(int first_position, int rows) {
@@ -88,6 +89,14 @@ int ModelRunner::add(Conversation& conversation, std::span<const int32_t> tokens
     return first;
 }
 
+int ModelRunner::add(Conversation& conversation, std::span<const int32_t> tokens, const PictureInput& pictures) {
+    const int start = conversation.rows(), count = static_cast<int>(tokens.size());
+    const int first = add(conversation, tokens, false);
+    std::copy_n(pictures.positions.begin() + start, count, positions_.end() - count);
+    pictures_ = pictures.part(start, count, model_.facts().width);
+    return first;
+}
+
 void ModelRunner::want(int row) {
     outputs_.push_back(row);
 }
@@ -99,6 +108,8 @@ Result<bool> ModelRunner::run(const KeepGoing& keep_going, const EveryRow& every
     call_.tokens = tokens_;
     call_.positions = positions_;
     call_.outputs = outputs_;
+    call_.pictures = pictures_.spans;
+    call_.picture_rows = pictures_.values;
     call_.scratch = &arena_;
     device_.begin(call_);
     model_.start(call_);
@@ -172,6 +183,8 @@ void ModelRunner::advance_drafts(std::span<const KeptRows> kept) {
         fill.spans = spans_;
         fill.tokens = fill_tokens_;
         fill.positions = fill_positions_;
+        fill.pictures = call_.pictures;  // a call with pictures is kept whole
+        fill.picture_rows = call_.picture_rows;
         fill.scratch = &arena_;
         device_.begin(fill);
         draft()->fill(fill, before);

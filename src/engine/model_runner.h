@@ -10,6 +10,7 @@
 
 #include "device/device.h"
 #include "engine/conversation.h"
+#include "engine/picture_input.h"
 #include "models/model.h"
 
 namespace strata {
@@ -45,6 +46,8 @@ class ModelRunner {
     /// The conversation's next rows; `log`: a window of guesses. Has room for them. Returns the first one's place in
     /// the call.
     int add(Conversation& conversation, std::span<const int32_t> tokens, bool log);
+    /// The same of a prompt with pictures; the only span of its call.
+    int add(Conversation& conversation, std::span<const int32_t> tokens, const PictureInput& pictures);
     /// Logits of a row of the call, asked for in ascending order.
     void want(int row);
     int rows() const { return static_cast<int>(tokens_.size()); }
@@ -87,6 +90,7 @@ class ModelRunner {
     std::vector<int32_t> tokens_;
     std::vector<std::array<int32_t, 3>> positions_;
     std::vector<int32_t> outputs_;
+    PictureInput::Part pictures_;
     std::vector<int32_t> fill_tokens_;
     std::vector<std::array<int32_t, 3>> fill_positions_;
     std::vector<float> logits_;  // [outputs, vocabulary]

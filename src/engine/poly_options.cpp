@@ -92,6 +92,8 @@ void declare(FlagTable& table, PolyOptions& o, OtherFlags& other) {
                "subtracted for every time that a token was seen");
     table.number("--penalty-last-n", "N", 0, 1 << 24, o.penalty_last_n, "last tokens that count as seen (64)");
     table.number("--seed", "N", 0, INT64_MAX, o.seed, "of the random draws; 0: from the clock (0)");
+    table.text("--picture-rows", "FILE", o.picture_rows, "rows of the prompt's pictures, as strata-vision writes them");
+    table.number("--image-pad", "ID", 0, INT32_MAX, o.image_pad, "the id that stands where a picture's row goes");
     table.text("--read-calls", "17,23", o.read_calls, "the prompt in calls of these sizes");
     table.number("--top", "K", 0, kMaxCandidates, o.top, "the K likeliest tokens of each step (0)");
     table.text("--logits-out", "FILE", o.logits_out,
@@ -127,6 +129,8 @@ Result<void> check(const FlagTable& table, const PolyOptions& o) {
                              "--penalty-last-n",
                              "--seed",
                              "--read-calls",
+                             "--picture-rows",
+                             "--image-pad",
                              "--top",
                              "--logits-out",
                              "--state-hash",
@@ -248,6 +252,8 @@ Result<EngineRequest> PolyOptions::request() const {
                 return usage_error("--read-calls has a call of " + std::to_string(rows) + " rows; sizes are 1 to " +
                                    std::to_string(prompt_batch) + " (--prompt-batch)");
     }
+    request.rows_file = picture_rows;
+    if (image_pad >= 0) request.image_pad = static_cast<int32_t>(image_pad);
     request.top = static_cast<int>(top);
     Sampling& s = request.sampling;
     s.temperature = static_cast<float>(temperature);

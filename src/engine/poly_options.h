@@ -49,6 +49,8 @@ struct PolyOptions {
     std::string stop_ids;
     std::string follow;
     std::string read_calls;
+    std::string picture_rows;
+    int64_t image_pad = -1;
     int64_t top = 0;
     double temperature = 0;
     int64_t top_k = 20;

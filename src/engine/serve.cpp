@@ -342,10 +342,13 @@ class Server {
         info["conversation_mib"] = number_text(opened_.conversation_bytes >> 20);
         info["threads"] = number_text(opened_.device->facts().threads);
         info["parallel"] = number_text(limits.parallel);
-        info["pictures"] = "0";
+        const bool pictures = facts.pictures != ModelFacts::Pictures::none;
+        info["pictures"] = pictures ? "1" : "0";
         info["profile"] = "0";
         output_.put({Info{info}, {}});
-        output_.put({Ready{limits.max_context, {"stop", "top", "bias", "dry", "typical", "conversations"}}, {}});
+        Ready ready{limits.max_context, {"stop", "top", "bias", "dry", "typical", "conversations"}};
+        if (pictures) ready.capabilities.push_back("pictures");
+        output_.put({std::move(ready), {}});
         output_.flush();
     }
 

@@ -13,6 +13,9 @@
 namespace strata {
 
 struct ModelFacts {
+    /// How a picture's rows are placed: not at all; at (P, P + line, P + column), text going on at P + max(columns, lines); or one
+    /// after the other like text.
+    enum class Pictures { none, grid, line };
     std::string architecture;
     int layers = 0;  // of the trunk
     int width = 0;   // of the residual stream
@@ -21,6 +24,8 @@ struct ModelFacts {
     int expert_layers = 0;  // layers with routed experts, the draft block's included
     int experts = 0;        // of such a layer
     int experts_used = 0;
+    Pictures pictures = Pictures::none;
+    bool pictures_whole = false;  // a picture's rows see each other: all of them are in one call
     bool recurrent = false;          // the state has blocks: a window's rejected rows need the log
     std::vector<std::string> notes;  // one line each, for the log: ignored tensors, inferred rules
 };

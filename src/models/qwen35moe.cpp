@@ -144,6 +144,7 @@ Qwen35Moe::Qwen35Moe(Loader& load, Device& device, const ModelOptions& options) 
     if (!load.ok()) return;
 
     facts_.architecture = load.architecture();
+    if (facts_.architecture == "qwen35moe") facts_.pictures = ModelFacts::Pictures::grid;
     facts_.layers = trunk;
     facts_.width = s_.width;
     facts_.vocabulary = s_.vocabulary;

@@ -145,6 +145,18 @@ TEST(Conversations, TheFirstCheckpointStaysAndOldOnesLeave) {
     EXPECT_EQ(reused(answer(*engine, asking(cut(8000), 1), false)), 2048);
 }
 
+TEST(Conversations, OnlyCheckpointsThatWillBeKeptAreSaved) {
+    ToyBench bench(long_shape());
+    EngineLimits limits = long_limits();
+    limits.checkpoint_every = 256;
+    limits.checkpoints = 4;
+    limits.prompt_batch = 512;
+    auto engine = bench.engine(limits);
+    // 256, then 7680 and 7936, then 7999; between 256 and 7680 calls are whole.
+    const Recorder got = answer(*engine, asking(text(8000, 1), 1), false);
+    EXPECT_EQ(got.summary->read_calls, 1 + 15 + 1 + 1);
+}
+
 TEST(Conversations, TheTurnsBeginIsACheckpoint) {
     ToyBench bench;
     auto engine = bench.engine({.max_context = 1024, .prompt_batch = 64});

@@ -1,5 +1,8 @@
 // strata-poly's end of the line protocol, line by line on its pipes.
+#include <cmath>
+#include <cstring>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 #include <poll.h>
 #include <random>
 #include <set>
@@ -322,6 +325,124 @@ TEST(Serve, AConversationIsSavedAndLoaded) {
     EXPECT_EQ(second.ask("GEN 3 " + ids(100)).reused, 99);
     second.send("LOAD /nowhere/chat");
     EXPECT_NE(second.story().error.find("/nowhere/chat"), std::string::npos);
+}
+
+// ---- pictures
+// ---------------------------------------------------------------------------------------------------------------
+
+/// A file of picture rows: a picture is {nx, ny, values}.
+struct PictureRows {
+    uint32_t nx, ny;
+    std::vector<float> values;
+};
+
+std::string picture_file(const test::TempFolder& folder, const std::vector<PictureRows>& pictures,
+                         uint32_t width = 64) {
+    std::string bytes;
+    for (const PictureRows& p : pictures) {
+        const uint32_t head[5] = {0x31455653, p.nx * p.ny, p.nx, p.ny, width};
+        bytes.append(reinterpret_cast<const char*>(head), sizeof head);
+        bytes.append(reinterpret_cast<const char*>(p.values.data()), p.values.size() * sizeof(float));
+    }
+    return folder.file("rows" + std::to_string(pictures.size()) + "_" + std::to_string(bytes.size() + width), bytes);
+}
+
+PictureRows picture(uint32_t nx, uint32_t ny, float seed) {
+    PictureRows p{nx, ny, {}};
+    for (uint32_t i = 0; i < nx * ny * 64; ++i) p.values.push_back(std::sin(seed + static_cast<float>(i)));
+    return p;
+}
+
+TEST(Pictures, GiveTheFixturesLogits) {
+    const test::TempFolder folder;
+    const auto reference = nlohmann::json::parse(test::read_file(test::data("qwen35moe/reference.json")));
+    const auto c = *std::find_if(reference["cases"].begin(), reference["cases"].end(),
+                                 [](const auto& x) { return x["name"] == "picture"; });
+    PictureRows p{c["nx"], c["ny"], {}};
+    for (const auto& row : c["rows"])
+        for (const auto& value : row) p.values.push_back(value);
+    std::vector<int> prompt = c["before"];
+    prompt.insert(prompt.end(), p.nx * p.ny, 3);
+    for (const int id : c["after"]) prompt.push_back(id);
+    std::string list;
+    for (const int id : prompt) list += (list.empty() ? "" : ",") + std::to_string(id);
+    const std::string rows = picture_file(folder, {p});
+
+    std::string whole, whole_hash;
+    for (const char* calls : {"512", "7,3,9,7", "1,1,1,1,1,1,1,1,1,1,1,16"}) {
+        const std::string path = (folder.path() / "logits").string();
+        const auto got = test::run({test::program("strata-poly"), "--model", kTiny, "--device", "cpu", "--tokens", list,
+                                    "--picture-rows", rows, "--image-pad", "3", "--max-new", "6", "--logits-out", path,
+                                    "--json", "--state-hash", "--read-calls", calls});
+        ASSERT_EQ(got.code, 0) << got.err;
+        const std::string bytes = test::read_file(path);
+        std::vector<float> logits(bytes.size() / sizeof(float));
+        std::memcpy(logits.data(), bytes.data(), bytes.size());
+        ASSERT_EQ(logits.size(), (prompt.size() + 5) * 280);
+        for (const auto& [place, values] : c["logits"].items())
+            for (size_t v = 0; v < 280; ++v)
+                EXPECT_NEAR(logits[std::stoul(place) * 280 + v], values[v].get<float>(), 0.2) << place;
+        const std::string hash = got.out.substr(got.out.find("state_hash"), 30);
+        if (whole.empty()) {
+            whole = bytes;
+            whole_hash = hash;
+        }
+        EXPECT_TRUE(bytes == whole) << calls;  // cut anywhere, inside the picture too
+        EXPECT_EQ(hash, whole_hash) << calls;
+    }
+}
+
+TEST(Pictures, AreRefusedWhereTheyDoNotFitThePrompt) {
+    const test::TempFolder folder;
+    Wire wire;
+    const std::string one = picture_file(folder, {picture(2, 3, 1)}),
+                      two = picture_file(folder, {picture(2, 1, 1), picture(1, 2, 2)});
+    const auto error = [&](const std::string& rows, const std::string& prompt) {
+        return wire.ask("GENI 2 image_pad=3 " + rows + " " + prompt).error;
+    };
+    EXPECT_EQ(error(one, "1,3,3,3,3,3,2"), "image 1 has 6 rows but fewer placeholders");
+    EXPECT_EQ(error(one, "1,3,3,3,3,3,3,3,2"), "the prompt has more images than the embeddings file");
+    EXPECT_EQ(error(two, "1,3,3,2"), "the embeddings file has more images than the prompt");
+    EXPECT_EQ(error(one, "1,3,3,3,3,3,3"), "the prompt cannot end in an image");
+    EXPECT_NE(error(folder.file("cut", test::read_file(one).substr(0, 100)), "1,3,3,3,3,3,3,2").find("cut short"),
+              std::string::npos);
+    EXPECT_NE(error(folder.file("text", "hello, this is no file of rows"), "1,3,2").find("no file of picture rows"),
+              std::string::npos);
+    EXPECT_NE(error(picture_file(folder, {{1, 1, std::vector<float>(32)}}, 32), "1,3,2").find("rows of 32 values"),
+              std::string::npos);
+    EXPECT_NE(error("/nowhere/rows", "1,3,2").find("/nowhere/rows"), std::string::npos);
+    EXPECT_TRUE(wire.ask("GENI 2 image_pad=3 " + one + " 1,3,3,3,3,3,3,2").done);
+    EXPECT_TRUE(wire.ask("GENI 2 image_pad=3 " + two + " 1,3,3,3,3,2").done);  // one right after the other
+    Wire clover({}, test::data("clover_moe/tiny.gguf"));
+    EXPECT_EQ(clover.ask("GENI 2 image_pad=3 " + one + " 1,3,3,3,3,3,3,2").error, "this model reads no pictures");
+    EXPECT_EQ(clover.ready.find("pictures"), std::string::npos);
+    EXPECT_NE(wire.ready.find("pictures"), std::string::npos);
+}
+
+TEST(Pictures, AreComparedByTheirRows) {
+    const test::TempFolder folder;
+    const std::string a = picture_file(folder, {picture(2, 3, 1)});
+    const std::string prompt = "1,2,3,3,3,3,3,3,4,5,6";
+    Wire wire;
+    const auto first = wire.ask("GENI 4 image_pad=3 stop_ids=279 " + a + " " + prompt);
+    EXPECT_EQ(first.reused, 0);
+    EXPECT_EQ(wire.ask("GENI 4 image_pad=3 stop_ids=279 " + a + " " + prompt).reused, 10);
+    const test::TempFolder other;
+    const std::string b = picture_file(other, {picture(2, 3, 2)}),
+                      turned = picture_file(folder, {{3, 2, picture(2, 3, 1).values}});
+    for (const std::string& file : {b, turned}) {
+        const auto got = wire.ask("GENI 4 image_pad=3 stop_ids=279 " + file + " " + prompt);
+        EXPECT_EQ(got.reused, 0);
+        EXPECT_NE(got.tokens, first.tokens);
+    }
+    EXPECT_EQ(wire.ask("GEN 4 stop_ids=279 " + prompt).reused, 0);  // the ids alone are another prompt
+    // A conversation goes on behind a picture, whose positions are not its rows.
+    std::string more = prompt;
+    wire.ask("GENI 4 cache=0 image_pad=3 stop_ids=279 " + a + " " + prompt);
+    for (const int32_t id : first.tokens) more += "," + std::to_string(id);
+    const auto there = wire.ask("GENI 4 image_pad=3 stop_ids=279 " + a + " " + more + ",9");
+    EXPECT_EQ(there.reused, 14);
+    EXPECT_EQ(there.tokens, wire.ask("GENI 4 cache=0 image_pad=3 stop_ids=279 " + a + " " + more + ",9").tokens);
 }
 
 // ---- ends
