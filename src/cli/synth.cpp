@@ -24,7 +24,7 @@ struct Flags {
     bool list = false;
 };
 
-volatile std::sig_atomic_t interrupted = 0;
+volatile std::sig_atomic_t stopped_by = 0;
 
 int list() {
     std::puts("Presets (--like):");
@@ -53,20 +53,22 @@ Outcome run(Flags flags) {
         if (terminal)
             std::fprintf(stderr, "\r%s of %s, %.0f MB/s ", bytes_text(done).c_str(), bytes_text(total).c_str(),
                          static_cast<double>(done) / 1e6 / std::max(seconds(), 1e-3));
-        return interrupted == 0;
+        return stopped_by == 0;
     };
-    std::fprintf(stderr, "%s: %zu tensors, %.2f billion parameters, %s\n", plan.title.c_str(), plan.fills.size(),
-                 static_cast<double>(plan.parameters) / 1e9, bytes_text(plan.file_bytes).c_str());
-    const auto before = std::signal(SIGINT, [](int) { interrupted = 1; });
+    // Stopped by any of these, the partial file is removed before the program ends.
+    const int stops[] = {SIGINT, SIGTERM, SIGHUP};
+    for (const int stop : stops) std::signal(stop, [](int signal) { stopped_by = signal; });
     const auto written = synth::write(plan, flags.out, flags.force, progress, flags.threads);
-    std::signal(SIGINT, before);
+    for (const int stop : stops) std::signal(stop, SIG_DFL);
     if (terminal) std::fprintf(stderr, "\r\033[K");
     if (!written.ok()) {
-        if (!interrupted) return written.error();
+        if (!stopped_by) return written.error();
         std::fprintf(stderr, "polystrata synth: %s\n", written.error().message.c_str());
-        return 130;
+        return 128 + stopped_by;
     }
-    std::printf("%s: %s in %.1f s\n", flags.out.c_str(), bytes_text(plan.file_bytes).c_str(), seconds());
+    std::printf("%s: %s, %.2f billion parameters in %zu tensors, %s in %.1f s\n", flags.out.c_str(), plan.title.c_str(),
+                static_cast<double>(plan.parameters) / 1e9, plan.fills.size(), bytes_text(plan.file_bytes).c_str(),
+                seconds());
     return 0;
 }
 
