@@ -80,17 +80,16 @@ Result<void> write(const Plan& plan, const std::filesystem::path& path, bool for
     bool cancelled = false;
     {
         std::unique_lock lock(work.mutex);
-        while (work.running > 0) {
-            work.finished.wait_for(lock, std::chrono::milliseconds(200), [&] { return work.running == 0; });
-            if (!progress) continue;
+        while (!work.finished.wait_for(lock, std::chrono::milliseconds(200), [&] { return work.running == 0; })) {
+            if (!progress || work.stop) continue;
             lock.unlock();
-            if (!progress(work.done, total) && work.done < total) work.stop = cancelled = true;
+            if (!progress(work.done, total)) work.stop = cancelled = true;
             lock.lock();
         }
     }
     for (std::thread& thread : pool) thread.join();
     if (work.error) return *std::move(work.error);
-    if (cancelled) return stopped;
+    if (cancelled || (progress && !progress(total, total))) return stopped;
     return output.finish();
 }
 
