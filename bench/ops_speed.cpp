@@ -211,7 +211,7 @@ int main(int count, char** arguments) {
         delta_net(*device.value(), rows, false);
         if (rows == 1) delta_net(*device.value(), 4, true);
         for (const Type type : {Type::f16, Type::q8_0, Type::f32}) attention(*device.value(), rows, 4096 - rows, type);
-        if (rows > 1) attention(*device.value(), rows, 0, Type::f16);
+        attention(*device.value(), rows, rows > 1 ? 0 : 255, Type::f16);
     }
     return 0;
 }

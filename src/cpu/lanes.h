@@ -101,10 +101,12 @@ struct Lanes {
 /// In place: lane j of rows[i] and lane i of rows[j] change places.
 inline void transpose16(Lanes rows[16]) {
     __m512 a[16], b[16];
+#pragma GCC unroll 16
     for (int i = 0; i < 8; ++i) {
         a[2 * i] = _mm512_unpacklo_ps(rows[2 * i].v, rows[2 * i + 1].v);
         a[2 * i + 1] = _mm512_unpackhi_ps(rows[2 * i].v, rows[2 * i + 1].v);
     }
+#pragma GCC unroll 16
     for (int i = 0; i < 4; ++i) {
         const auto pd = [&](int j) { return _mm512_castps_pd(a[4 * i + j]); };
         b[4 * i] = _mm512_castpd_ps(_mm512_unpacklo_pd(pd(0), pd(2)));
@@ -113,6 +115,7 @@ inline void transpose16(Lanes rows[16]) {
         b[4 * i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(pd(1), pd(3)));
     }
     // b[4g + c] holds, in its 128-bit part q, rows 4g .. 4g+3 of column 4q + c.
+#pragma GCC unroll 16
     for (int c = 0; c < 4; ++c) {
         const __m512 low0 = _mm512_shuffle_f32x4(b[c], b[4 + c], 0x88);        // columns c, 8 + c of rows 0..7
         const __m512 low1 = _mm512_shuffle_f32x4(b[c], b[4 + c], 0xdd);        // columns 4 + c, 12 + c
@@ -429,6 +432,15 @@ inline void transpose16(Lanes rows[16]) {
 }
 
 #endif
+
+/// One half as a float.
+inline float half_to_float(uint16_t half) {
+#if defined(__AVX2__)
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
+#else
+    return float_from_f16(half);
+#endif
+}
 
 /// sums[i] = x[i].sum().
 template <int N>

@@ -11,14 +11,36 @@ inline constexpr int kBlockQueries = 6, kBlockLanes = 4;
 inline constexpr int kBlockQueries = 6, kBlockLanes = 1;
 #endif
 
+inline const std::byte* cache_row(const CacheRows& cache, int64_t p) {
+    return cache.data + (cache.ring ? p % cache.ring : p) * cache.row_bytes;
+}
+
+/// Memory to ask for while a product runs: some cache lines of row k in step k. A head's rows lie apart, which hardware
+/// does not foresee. Rows behind a ring's end are asked for in vain; that does no harm.
+struct Ahead {
+    const std::byte* row = nullptr;
+    int64_t stride = 0;
+    int lines = 0;
+
+    /// Share `part` of `parts` of a tile's rows from row p on.
+    static Ahead of(const CacheRows& cache, int64_t p, int part, int parts) {
+        const auto lines = static_cast<int>(cache.head_bytes / 64) + 1;
+        const int first = lines * part / parts;
+        return {cache_row(cache, p) + first * 64, cache.row_bytes, lines * (part + 1) / parts - first};
+    }
+};
+
 /// c[q][n] = fma chain over k ascending of a[q][k] * b[k][n], from c; q in [0, Q), n in [0, 16 N).
-template <int Q, int N>
+template <int Q, int N, bool Prefetch>
 inline void multiply_block(const float* a, int64_t a_stride, const float* b, int64_t b_stride, float* c,
-                           int64_t c_stride, int depth) {
+                           int64_t c_stride, int depth, const Ahead& ahead) {
     Lanes sum[Q][N];
     for (int q = 0; q < Q; ++q)
         for (int n = 0; n < N; ++n) sum[q][n] = Lanes::load(c + q * c_stride + n * kLanes);
     for (int k = 0; k < depth; ++k) {
+        if (Prefetch)
+            for (int line = 0; line < ahead.lines; ++line)
+                __builtin_prefetch(ahead.row + k * ahead.stride + line * 64, 0, 2);
         Lanes row[N];
         for (int n = 0; n < N; ++n) row[n] = Lanes::load(b + k * b_stride + n * kLanes);
         for (int q = 0; q < Q; ++q) {
@@ -30,38 +52,39 @@ inline void multiply_block(const float* a, int64_t a_stride, const float* b, int
         for (int n = 0; n < N; ++n) sum[q][n].store(c + q * c_stride + n * kLanes);
 }
 
-template <int N>
+template <int N, bool Prefetch>
 void multiply_queries(int queries, const float* a, int64_t a_stride, const float* b, int64_t b_stride, float* c,
-                      int64_t c_stride, int depth) {
+                      int64_t c_stride, int depth, const Ahead& ahead) {
     switch (queries) {
-        case 1: return multiply_block<1, N>(a, a_stride, b, b_stride, c, c_stride, depth);
-        case 2: return multiply_block<2, N>(a, a_stride, b, b_stride, c, c_stride, depth);
-        case 3: return multiply_block<3, N>(a, a_stride, b, b_stride, c, c_stride, depth);
-        case 4: return multiply_block<4, N>(a, a_stride, b, b_stride, c, c_stride, depth);
-        case 5: return multiply_block<5, N>(a, a_stride, b, b_stride, c, c_stride, depth);
-        default: return multiply_block<6, N>(a, a_stride, b, b_stride, c, c_stride, depth);
+        case 1: return multiply_block<1, N, Prefetch>(a, a_stride, b, b_stride, c, c_stride, depth, ahead);
+        case 2: return multiply_block<2, N, Prefetch>(a, a_stride, b, b_stride, c, c_stride, depth, ahead);
+        case 3: return multiply_block<3, N, Prefetch>(a, a_stride, b, b_stride, c, c_stride, depth, ahead);
+        case 4: return multiply_block<4, N, Prefetch>(a, a_stride, b, b_stride, c, c_stride, depth, ahead);
+        case 5: return multiply_block<5, N, Prefetch>(a, a_stride, b, b_stride, c, c_stride, depth, ahead);
+        default: return multiply_block<6, N, Prefetch>(a, a_stride, b, b_stride, c, c_stride, depth, ahead);
     }
 }
 
-/// c += a . b for all queries and `columns` (a multiple of 16) columns.
+/// c += a . b for all queries and `columns` (a multiple of 16) columns; asks for `ahead` along the way.
 void multiply_tile(int queries, int columns, const float* a, int64_t a_stride, const float* b, int64_t b_stride,
-                   float* c, int64_t c_stride, int depth) {
+                   float* c, int64_t c_stride, int depth, const Ahead& ahead) {
     const int blocks = (queries + kBlockQueries - 1) / kBlockQueries;
     for (int block = 0, q = 0; block < blocks; ++block) {
         const int count = (queries - q + blocks - block - 1) / (blocks - block);
+        const auto part = [&]<int N>(int n, bool prefetch) {
+            if (prefetch)
+                multiply_queries<N, true>(count, a + q * a_stride, a_stride, b + n, b_stride, c + q * c_stride + n,
+                                          c_stride, depth, ahead);
+            else
+                multiply_queries<N, false>(count, a + q * a_stride, a_stride, b + n, b_stride, c + q * c_stride + n,
+                                           c_stride, depth, ahead);
+        };
         int n = 0;
         for (; n + kBlockLanes * kLanes <= columns; n += kBlockLanes * kLanes)
-            multiply_queries<kBlockLanes>(count, a + q * a_stride, a_stride, b + n, b_stride, c + q * c_stride + n,
-                                          c_stride, depth);
-        for (; n < columns; n += kLanes)
-            multiply_queries<1>(count, a + q * a_stride, a_stride, b + n, b_stride, c + q * c_stride + n, c_stride,
-                                depth);
+            part.template operator()<kBlockLanes>(n, block == 0 && n == 0);
+        for (; n < columns; n += kLanes) part.template operator()<1>(n, block == 0 && n == 0);
         q += count;
     }
-}
-
-inline const std::byte* cache_row(const CacheRows& cache, int64_t p) {
-    return cache.data + (cache.ring ? p % cache.ring : p) * cache.row_bytes;
 }
 
 /// Reads the values of a head out of cache rows of one type.
@@ -80,7 +103,7 @@ struct CacheReader {
             const std::byte* block = row + i / 32 * 34;
             uint16_t d;
             std::memcpy(&d, block, 2);
-            return Lanes::load_i8(reinterpret_cast<const int8_t*>(block + 2) + i % 32) * Lanes(float_from_f16(d));
+            return Lanes::load_i8(reinterpret_cast<const int8_t*>(block + 2) + i % 32) * Lanes(half_to_float(d));
         } else {
             const auto* p = reinterpret_cast<const float*>(row) + i;
             return n >= kLanes ? Lanes::load(p) : Lanes::load(p, n);
@@ -94,13 +117,17 @@ struct CacheReader {
             const std::byte* row[kLanes];
             for (int r = 0; r < kLanes; ++r)
                 row[r] = group + r >= first && group + r < last ? cache_row(cache, tile + group + r) : nullptr;
+            const bool whole = group >= first && group + kLanes <= last;
             for (int i = 0; i < width; i += kLanes) {
                 Lanes lanes[kLanes];
-                if (group >= first && group + kLanes <= last)
+                if (whole) {
+#pragma GCC unroll 16
                     for (int r = 0; r < kLanes; ++r) lanes[r] = values(row[r], i, width);
-                else
+                } else {
                     for (int r = 0; r < kLanes; ++r) lanes[r] = row[r] ? values(row[r], i, width) : Lanes(0.0f);
+                }
                 transpose16(lanes);
+#pragma GCC unroll 16
                 for (int r = 0; r < kLanes; ++r) lanes[r].store(out + (i + r) * kTileRows + group);
             }
         }
@@ -110,11 +137,12 @@ struct CacheReader {
     static void panels(const CacheRows& cache, int width, int64_t tile, int first, int last, float* out) {
         for (int r = first; r < last; ++r) {
             const std::byte* row = cache_row(cache, tile + r);
-            for (int panel = 0; panel < width; panel += kPanel) {
-                float* to = out + (panel / kPanel * kTileRows + r) * kPanel;
-                for (int i = panel; i < panel + kPanel && i < width; i += kLanes)
-                    values(row, i, width).store(to + i - panel);
-            }
+            float* to = out + r * kPanel;
+            int i = 0;
+            for (; i + kPanel <= width; i += kPanel, to += kTileRows * kPanel)
+#pragma GCC unroll 4
+                for (int part = 0; part < kPanel; part += kLanes) values(row, i + part, width).store(to + part);
+            for (int part = 0; i + part < width; part += kLanes) values(row, i + part, width).store(to + part);
         }
     }
 };
@@ -132,15 +160,6 @@ void decode_values(const CacheRows& cache, int width, int64_t tile, int first, i
         case Type::f16: return CacheReader<Type::f16>::panels(cache, width, tile, first, last, out);
         case Type::q8_0: return CacheReader<Type::q8_0>::panels(cache, width, tile, first, last, out);
         default: return CacheReader<Type::f32>::panels(cache, width, tile, first, last, out);
-    }
-}
-
-/// Asks for rows [first, last) of a tile ahead of their decoding: a head's rows lie apart, which hardware does not
-/// foresee.
-void prefetch_rows(const CacheRows& cache, int64_t tile, int first, int last) {
-    for (int r = first; r < last; ++r) {
-        const std::byte* row = cache_row(cache, tile + r);
-        for (int64_t at = 0; at < cache.head_bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
     }
 }
 
@@ -206,21 +225,16 @@ void attend(const AttentionBlock& block) {
         };
         const int first = inside(block.first), last = inside(block.last);
         const int64_t next = tile + kTileRows;
-        const int next_rows = next >= block.last              ? 0
-                              : block.last - next < kTileRows ? static_cast<int>(block.last - next)
-                                                              : kTileRows;
         const int panels = (width + kPanel - 1) / kPanel;
 
-        // Each product is cut into panels of 64 values, whose operand stays in the first cache for all queries. Between
-        // them the rows that are decoded next are asked for, a share at a time.
+        // Each product is cut into panels of 64 values, whose operand stays in the first cache for all queries.
+        // Meanwhile the rows that are decoded next are asked for, a share with each panel.
         decode_keys(block.keys, block.width, tile, first, last, work.keys);
         std::memset(work.scores, 0, static_cast<size_t>(block.queries) * kTileRows * sizeof(float));
-        for (int panel = 0, i = 0; panel < panels; ++panel, i += kPanel) {
-            prefetch_rows(block.cached_values, tile, first + (last - first) * panel / panels,
-                          first + (last - first) * (panel + 1) / panels);
+        for (int panel = 0, i = 0; panel < panels; ++panel, i += kPanel)
             multiply_tile(block.queries, kTileRows, block.query + i, width, work.keys + i * kTileRows, kTileRows,
-                          work.scores, kTileRows, width - i < kPanel ? width - i : kPanel);
-        }
+                          work.scores, kTileRows, width - i < kPanel ? width - i : kPanel,
+                          Ahead::of(block.cached_values, tile, panel, panels));
         for (int q = 0; q < block.queries; ++q) {
             const int from = inside(block.from[q]), to = inside(block.to[q]);
             if (from < to)
@@ -229,12 +243,10 @@ void attend(const AttentionBlock& block) {
                 std::memset(work.scores + q * kTileRows, 0, kTileRows * sizeof(float));
         }
         decode_values(block.cached_values, block.width, tile, first, last, work.tile_values);
-        for (int panel = 0, i = 0; panel < panels; ++panel, i += kPanel) {
-            prefetch_rows(block.keys, next, next_rows * panel / panels, next_rows * (panel + 1) / panels);
+        for (int panel = 0, i = 0; panel < panels; ++panel, i += kPanel)
             multiply_tile(block.queries, width - i < kPanel ? width - i : kPanel, work.scores + first, kTileRows,
                           work.tile_values + (panel * kTileRows + first) * kPanel, kPanel, work.values + i, width,
-                          last - first);
-        }
+                          last - first, next < block.last ? Ahead::of(block.keys, next, panel, panels) : Ahead{});
 
         if (next >= block.last || is_chunk_border(next))
             for (int q = 0; q < block.queries; ++q) {
