@@ -205,27 +205,21 @@ Outcome run(const Flags& flags) {
 
 }  // namespace
 
-Run declare_benchmark(CLI::App& app) {
+Run declare_benchmark(FlagSet& set) {
     auto flags = std::make_shared<Flags>();
-    flags->model.add(app);
-    app.add_option("--prompt-tokens", flags->prompt_tokens,
-                   "Lengths of the long prompts (a short one is always measured)")
-        ->delimiter(',')
-        ->check(CLI::Range(1, 10'000'000))
-        ->type_name("N,N,...")
-        ->capture_default_str();
-    app.add_option("--new", flags->new_tokens, "Tokens written after each prompt")
-        ->check(CLI::Range(1, 1'000'000))
-        ->capture_default_str();
-    app.add_option("--json", flags->json, "Write the result to this file")->type_name("FILE");
-    app.add_option(
-           "--synthetic", flags->synthetic,
-           "Measure a model with random weights and this preset's shapes; the file is written once, into synthetic/")
-        ->type_name("PRESET[:MIX]")
-        ->excludes("--model");
-    app.add_flag("--yes", flags->yes, "Write that file without asking");
-    app.add_option("--compare", flags->compare, "Print ratios to an earlier result")->type_name("FILE");
-    flags->engine.add(app);
+    const Flag model = flags->model.add(set);
+    set.numbers("--prompt-tokens", flags->prompt_tokens, 1, 10'000'000,
+                "Lengths of the long prompts (a short one is always measured)")
+        .shows_default();
+    set.number("--new", flags->new_tokens, 1, 1'000'000, "Tokens written after each prompt").shows_default();
+    set.text("--json", flags->json, "Write the result to this file", "FILE");
+    set.text("--synthetic", flags->synthetic,
+             "Measure a model with random weights and this preset's shapes; the file is written once, into synthetic/",
+             "PRESET[:MIX]")
+        .excludes(model);
+    set.toggle("--yes", flags->yes, "Write that file without asking");
+    set.text("--compare", flags->compare, "Print ratios to an earlier result", "FILE");
+    flags->engine.add(set);
     return [flags] { return run(*flags); };
 }
 

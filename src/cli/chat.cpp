@@ -94,20 +94,18 @@ Outcome run(const Flags& flags, bool prompt_given) {
 
 }  // namespace
 
-Run declare_chat(CLI::App& app) {
+Run declare_chat(FlagSet& set) {
     auto flags = std::make_shared<Flags>();
-    flags->model.add(app);
-    CLI::Option* prompt =
-        app.add_option("--prompt,-p", flags->prompt, "Answer this once: the answer alone goes to standard output")
-            ->type_name("TEXT");
-    app.add_option("--system", flags->system, "The system message")->type_name("TEXT");
-    add_think_option(app, flags->think);
-    app.add_option("--max-new", flags->max_new, "Most tokens of an answer (default: what the context leaves)")
-        ->check(CLI::Range(1, 1 << 30));
-    app.add_flag("--json", flags->json, "With --prompt: print the answer, its reasoning and its numbers as JSON");
-    flags->engine.add(app);
-    flags->sampling.add(app);
-    return [flags, prompt] { return run(*flags, prompt->count() > 0); };
+    flags->model.add(set);
+    const Flag prompt =
+        set.text("--prompt,-p", flags->prompt, "Answer this once: the answer alone goes to standard output");
+    set.text("--system", flags->system, "The system message");
+    add_think_flag(set, flags->think);
+    set.number("--max-new", flags->max_new, 1, 1 << 30, "Most tokens of an answer (default: what the context leaves)");
+    set.toggle("--json", flags->json, "With --prompt: print the answer, its reasoning and its numbers as JSON");
+    flags->engine.add(set);
+    flags->sampling.add(set);
+    return [flags, prompt] { return run(*flags, prompt.given()); };
 }
 
 }  // namespace strata::cli

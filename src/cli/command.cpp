@@ -7,12 +7,15 @@
 
 namespace strata::cli {
 
-void ModelFlags::add(CLI::App& app, bool required) {
-    app.add_option("--model,-m", model, "An installed model's name (or a part that only one has), or a GGUF file")
-        ->type_name("NAME|FILE")
-        ->required(required);
-    app.add_option("--data-dir", data_dir, "Folder with run configs and models/ (default: the program's)")
-        ->type_name("DIR");
+Flag ModelFlags::add(FlagSet& flags) {
+    const Flag flag = flags.text(
+        "--model,-m", model, "An installed model's name (or a part that only one has), or a GGUF file", "NAME|FILE");
+    add_data_dir(flags);
+    return flag;
+}
+
+void ModelFlags::add_data_dir(FlagSet& flags) {
+    flags.text("--data-dir", data_dir, "Folder with run configs and models/ (default: the program's)", "DIR");
 }
 
 Result<std::filesystem::path> ModelFlags::home() const {
@@ -26,9 +29,8 @@ Result<ModelEntry> ModelFlags::resolve() const {
     return resolve_model(model, folder);
 }
 
-void EngineFlags::add(CLI::App& app) {
-    app.add_option("--engine-args", arguments, "More flags for the engine, as one text: \"--threads 4 --kv q8_0\"")
-        ->type_name("TEXT");
+void EngineFlags::add(FlagSet& flags) {
+    flags.text("--engine-args", arguments, "More flags for the engine, as one text: \"--threads 4 --kv q8_0\"");
 }
 
 Result<std::vector<std::string>> EngineFlags::split() const {

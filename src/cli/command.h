@@ -2,11 +2,11 @@
 // parsed.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 
 #include "base/result.h"
+#include "cli/flag_set.h"
 #include "setup/registry.h"
 
 namespace strata::cli {
@@ -15,21 +15,23 @@ namespace strata::cli {
 using Outcome = Result<int>;
 using Run = std::function<Outcome()>;
 
-Run declare_benchmark(CLI::App& app);
-Run declare_chat(CLI::App& app);
-Run declare_inspect(CLI::App& app);
-Run declare_models(CLI::App& app);
-Run declare_synth(CLI::App& app);
-Run declare_render(CLI::App& app);
-Run declare_setup(CLI::App& app);
-Run declare_tokenize(CLI::App& app);
+Run declare_benchmark(FlagSet& flags);
+Run declare_chat(FlagSet& flags);
+Run declare_inspect(FlagSet& flags);
+Run declare_models(FlagSet& flags);
+Run declare_synth(FlagSet& flags);
+Run declare_render(FlagSet& flags);
+Run declare_setup(FlagSet& flags);
+Run declare_tokenize(FlagSet& flags);
 
 /// --model and --data-dir, which commands that take a model share.
 struct ModelFlags {
     std::string model;
     std::string data_dir;
 
-    void add(CLI::App& app, bool required = false);
+    /// Both; returns --model.
+    Flag add(FlagSet& flags);
+    void add_data_dir(FlagSet& flags);
     /// The folder with run configs and models/.
     Result<std::filesystem::path> home() const;
     Result<ModelEntry> resolve() const;
@@ -39,7 +41,7 @@ struct ModelFlags {
 struct EngineFlags {
     std::string arguments;
 
-    void add(CLI::App& app);
+    void add(FlagSet& flags);
     /// The words: separated by blanks, '...' and "..." keep them together. Refused: a quote that is not closed.
     Result<std::vector<std::string>> split() const;
 };

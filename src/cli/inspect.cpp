@@ -224,14 +224,14 @@ Outcome run(const Flags& flags) {
 
 }  // namespace
 
-Run declare_inspect(CLI::App& app) {
+Run declare_inspect(FlagSet& set) {
     auto flags = std::make_shared<Flags>();
-    app.add_option("file", flags->file,
-                   "A GGUF file (of a split set any part), or a preset of synth: what a download would be")
-        ->type_name("FILE|PRESET[:MIX]")
-        ->required();
-    app.add_flag("--json", flags->json, "Print JSON");
-    app.add_flag("--tensors", flags->tensors, "List every tensor");
+    set.text("file", flags->file,
+             "A GGUF file (of a split set any part), or a preset of synth: what a download would be",
+             "FILE|PRESET[:MIX]")
+        .required();
+    set.toggle("--json", flags->json, "Print JSON");
+    set.toggle("--tensors", flags->tensors, "List every tensor");
     return [flags] { return run(*flags); };
 }
 

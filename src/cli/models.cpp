@@ -32,20 +32,18 @@ Outcome list(const Registry& registry, bool json) {
 
 }  // namespace
 
-Run declare_models(CLI::App& app) {
+Run declare_models(FlagSet& set) {
     auto flags = std::make_shared<Flags>();
-    app.add_option("--data-dir", flags->where.data_dir, "Folder with run configs and models/ (default: the program's)")
-        ->type_name("DIR");
-    app.add_flag("--json", flags->json, "Print JSON");
-    CLI::App* info = app.add_subcommand("info", "What one model is");
-    info->add_option("name", flags->info, "The model's name, or a part that only one has, or a GGUF file")
-        ->type_name("NAME|FILE")
-        ->required();
-    info->add_flag("--json", flags->json, "Print JSON");
-    return [flags, info]() -> Outcome {
+    flags->where.add_data_dir(set);
+    set.toggle("--json", flags->json, "Print JSON");
+    FlagSet::Command info = set.command("info", "What one model is");
+    info.flags.text("name", flags->info, "The model's name, or a part that only one has, or a GGUF file", "NAME|FILE")
+        .required();
+    info.flags.toggle("--json", flags->json, "Print JSON");
+    return [flags, info_given = info.given]() -> Outcome {
         STRATA_TRY_ASSIGN(const auto home, flags->where.home());
         STRATA_TRY_ASSIGN(const Registry registry, Registry::read(home));
-        if (!info->parsed()) return list(registry, flags->json);
+        if (!info_given()) return list(registry, flags->json);
         ModelEntry entry;
         const auto found = registry.find(flags->info);
         if (found) {

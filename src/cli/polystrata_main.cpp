@@ -1,6 +1,7 @@
 // polystrata: the program for people. One file per command; this one picks the command, prints its error and turns it
 // into the exit code.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -18,7 +19,7 @@ using namespace strata::cli;
 struct Command {
     const char* name;
     const char* summary;
-    Run (*declare)(CLI::App&);
+    Run (*declare)(FlagSet&);
 };
 
 constexpr std::array kCommands = {
@@ -62,7 +63,8 @@ int run(int argc, char** argv) {
     for (const Command& command : kCommands) {
         CLI::App* sub = app.add_subcommand(command.name, command.summary);
         sub->footer("");
-        runs.push_back(command.declare(*sub));
+        FlagSet flags(*sub);
+        runs.push_back(command.declare(flags));
     }
     std::vector<std::string> words = expand(argc, argv);
     if (words.empty()) return complain("", "no command was given (--help lists what there is)", ErrorKind::usage);

@@ -65,16 +65,15 @@ Outcome run(const Flags& flags) {
 
 }  // namespace
 
-Run declare_render(CLI::App& app) {
+Run declare_render(FlagSet& set) {
     auto flags = std::make_shared<Flags>();
-    flags->model.add(app, true);
-    app.add_option("--messages", flags->messages,
-                   "JSON: a list of messages, or a request with \"messages\"; -: standard input")
-        ->type_name("FILE")
-        ->required();
-    app.add_option("--tools", flags->tools, "JSON: the tools that the model is offered")->type_name("FILE");
-    add_think_option(app, flags->think);
-    app.add_flag("--ids", flags->ids, "Print token ids instead of text");
+    flags->model.add(set).required();
+    set.text("--messages", flags->messages,
+             "JSON: a list of messages, or a request with \"messages\"; -: standard input", "FILE")
+        .required();
+    set.text("--tools", flags->tools, "JSON: the tools that the model is offered", "FILE");
+    add_think_flag(set, flags->think);
+    set.toggle("--ids", flags->ids, "Print token ids instead of text");
     return [flags] { return run(*flags); };
 }
 

@@ -36,33 +36,22 @@ Result<void> settle(int& value, const std::optional<int>& flag, const Json& conf
 
 }  // namespace
 
-void SamplingFlags::add(CLI::App& app) {
-    constexpr const char* group = "Sampling (default: the run config's, else the file's, else as given)";
-    app.add_option("--temp", temperature, "Temperature; 0 takes the likeliest token (0.8)")
-        ->check(CLI::Range(0.0f, 100.0f))
-        ->group(group);
-    app.add_option("--top-k", top_k, "Candidates kept, at most 64; 0: 64 (40)")
-        ->check(CLI::NonNegativeNumber)
-        ->group(group);
-    app.add_option("--top-p", top_p, "The likeliest candidates with this much probability (0.95)")
-        ->check(CLI::Range(1e-6f, 1.0f))
-        ->group(group);
-    app.add_option("--min-p", min_p, "Candidates below this share of the best one leave (0.05)")
-        ->check(CLI::Range(0.0f, 1.0f))
-        ->group(group);
-    app.add_option("--repeat-penalty", repeat_penalty, "Divides the logits of seen tokens (1: off)")
-        ->check(CLI::Range(1e-6f, 100.0f))
-        ->group(group);
-    app.add_option("--presence-penalty", presence_penalty, "Subtracted from the logits of seen tokens (0)")
-        ->check(CLI::Range(-100.0f, 100.0f))
-        ->group(group);
-    app.add_option("--frequency-penalty", frequency_penalty, "Subtracted for every time a token was seen (0)")
-        ->check(CLI::Range(-100.0f, 100.0f))
-        ->group(group);
-    app.add_option("--penalty-last-n", penalty_last_n, "How many last tokens count as seen (64 with a penalty)")
-        ->check(CLI::NonNegativeNumber)
-        ->group(group);
-    app.add_option("--seed", seed, "Random seed; 0: from the clock (0)")->group(group);
+void SamplingFlags::add(FlagSet& set) {
+    const std::string heading = "Sampling (default: the run config's, else the file's, else as given)";
+    constexpr double kMany = 1 << 30;
+    set.number("--temp", temperature, 0, 100, "Temperature; 0 takes the likeliest token (0.8)").under(heading);
+    set.number("--top-k", top_k, 0, kMany, "Candidates kept, at most 64; 0: 64 (40)").under(heading);
+    set.number("--top-p", top_p, 1e-6, 1, "The likeliest candidates with this much probability (0.95)").under(heading);
+    set.number("--min-p", min_p, 0, 1, "Candidates below this share of the best one leave (0.05)").under(heading);
+    set.number("--repeat-penalty", repeat_penalty, 1e-6, 100, "Divides the logits of seen tokens (1: off)")
+        .under(heading);
+    set.number("--presence-penalty", presence_penalty, -100, 100, "Subtracted from the logits of seen tokens (0)")
+        .under(heading);
+    set.number("--frequency-penalty", frequency_penalty, -100, 100, "Subtracted for every time a token was seen (0)")
+        .under(heading);
+    set.number("--penalty-last-n", penalty_last_n, 0, kMany, "How many last tokens count as seen (64 with a penalty)")
+        .under(heading);
+    set.number("--seed", seed, "Random seed; 0: from the clock (0)").under(heading);
 }
 
 Result<Sampling> SamplingFlags::sampling(const Json& configured, const gguf::File& file) const {

@@ -35,13 +35,13 @@ void apply_thinking(ChatRequest& request, const std::string& level) {
     }
 }
 
-void add_think_option(CLI::App& app, std::string& level) {
-    app.add_option("--think", level, "Reasoning: on, off, or how much (default: as the template does by itself)")
-        ->check([](const std::string& text) {
+void add_think_flag(FlagSet& set, std::string& level) {
+    set.text("--think", level, "Reasoning: on, off, or how much (default: as the template does by itself)",
+             "on|off|LEVEL")
+        .checked([](const std::string& text) {
             return is_thinking_level(text) ? std::string{}
                                            : "must be on, off, minimal, low, medium, high, xhigh or max";
-        })
-        ->type_name("on|off|LEVEL");
+        });
 }
 
 Result<ChatFormat> open_chat_format(const gguf::File& file, const Tokenizer& tokenizer) {

@@ -22,7 +22,7 @@ bool is_thinking_level(std::string_view text);
 /// Puts a level, or nothing for an empty one, into a request.
 void apply_thinking(ChatRequest& request, const std::string& level);
 /// --think.
-void add_think_option(CLI::App& app, std::string& level);
+void add_think_flag(FlagSet& set, std::string& level);
 
 struct SessionOptions {
     ModelEntry model;

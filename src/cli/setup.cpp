@@ -168,26 +168,25 @@ Outcome run(Flags flags) {
 
 }  // namespace
 
-Run declare_setup(CLI::App& app) {
+Run declare_setup(FlagSet& set) {
     auto flags = std::make_shared<Flags>();
-    app.add_option("--family", flags->family,
-                   "A model by name; --check lists them (default: what is installed, else tiny)")
-        ->type_name("NAME");
-    app.add_option("--model", flags->model, "A size of the family (as in the file's name), or a GGUF file")
-        ->type_name("SIZE|FILE");
-    app.add_option("--gguf-dir", flags->gguf_dir, "Use a model file that lies in this folder")->type_name("DIR");
-    app.add_option("--context", flags->context, "Tokens a conversation may have (default: the engine's)")
-        ->check(CLI::Range(256, 1 << 30));
-    app.add_option("--vision", flags->vision, "Pictures: only 'no' in this version")
-        ->check(CLI::IsMember({"yes", "no", "gpu", "cpu"}));
-    app.add_option("--prompt", flags->prompt, "Answer this once and end");
-    app.add_option("--data-dir", flags->data_dir, "Folder for run configs and models/ (default: the program's)")
-        ->type_name("DIR");
-    app.add_flag("--cpu", flags->cpu, "Do not use a card");
-    app.add_flag("--yes", flags->yes, "Ask nothing (setup asks nothing yet)");
-    app.add_flag("--check", flags->check,
-                 "Say what this PC makes of the installed models and the families; change nothing");
-    app.add_flag("--no-start", flags->no_start, "Prepare the model only");
+    set.text("--family", flags->family, "A model by name; --check lists them (default: what is installed, else tiny)",
+             "NAME");
+    set.text("--model", flags->model, "A size of the family (as in the file's name), or a GGUF file", "SIZE|FILE");
+    set.text("--gguf-dir", flags->gguf_dir, "Use a model file that lies in this folder", "DIR");
+    set.number("--context", flags->context, 256, 1 << 30, "Tokens a conversation may have (default: the engine's)");
+    set.text("--vision", flags->vision, "Pictures: only 'no' in this version", "yes|no|gpu|cpu")
+        .checked([](const std::string& text) {
+            const bool known = text == "yes" || text == "no" || text == "gpu" || text == "cpu";
+            return known ? std::string{} : "must be yes, no, gpu or cpu";
+        });
+    set.text("--prompt", flags->prompt, "Answer this once and end");
+    set.text("--data-dir", flags->data_dir, "Folder for run configs and models/ (default: the program's)", "DIR");
+    set.toggle("--cpu", flags->cpu, "Do not use a card");
+    set.toggle("--yes", flags->yes, "Ask nothing (setup asks nothing yet)");
+    set.toggle("--check", flags->check,
+               "Say what this PC makes of the installed models and the families; change nothing");
+    set.toggle("--no-start", flags->no_start, "Prepare the model only");
     return [flags] { return run(*flags); };
 }
 

@@ -74,26 +74,20 @@ Outcome run(Flags flags) {
 
 }  // namespace
 
-Run declare_synth(CLI::App& app) {
+Run declare_synth(FlagSet& set) {
     auto flags = std::make_shared<Flags>();
-    app.add_option("--like", flags->options.preset, "The model whose shapes it has (--list)")->type_name("PRESET");
-    app.add_option("--mix", flags->options.mix, "Which tensors have which type (--list)")
-        ->type_name("NAME")
-        ->capture_default_str();
-    app.add_option("--layers", flags->options.layers, "Only the first N layers (0: all)")
-        ->type_name("N")
-        ->capture_default_str();
-    app.add_option("--seed", flags->options.seed, "The same seed gives the same bytes")
-        ->type_name("N")
-        ->capture_default_str();
-    app.add_option("--skew", flags->options.skew, "How uneven the use of experts is: 0 even, 1 mild, 3 strong")
-        ->type_name("F")
-        ->capture_default_str();
-    app.add_flag("--no-draft", flags->no_draft, "Leave out the draft block");
-    app.add_option("--out", flags->out, "The file to write")->type_name("FILE");
-    app.add_flag("--force", flags->force, "Replace an existing file");
-    app.add_option("--threads", flags->threads, "Threads (0: one a core)")->type_name("N")->capture_default_str();
-    app.add_flag("--list", flags->list, "Name presets and mixes");
+    constexpr double kMany = 1 << 20;
+    set.text("--like", flags->options.preset, "The model whose shapes it has (--list)", "PRESET");
+    set.text("--mix", flags->options.mix, "Which tensors have which type (--list)", "NAME").shows_default();
+    set.number("--layers", flags->options.layers, 0, kMany, "Only the first N layers (0: all)").shows_default();
+    set.number("--seed", flags->options.seed, "The same seed gives the same bytes").shows_default();
+    set.number("--skew", flags->options.skew, 0, 100, "How uneven the use of experts is: 0 even, 1 mild, 3 strong")
+        .shows_default();
+    set.toggle("--no-draft", flags->no_draft, "Leave out the draft block");
+    set.text("--out", flags->out, "The file to write", "FILE");
+    set.toggle("--force", flags->force, "Replace an existing file");
+    set.number("--threads", flags->threads, 0, kMany, "Threads (0: one a core)").shows_default();
+    set.toggle("--list", flags->list, "Name presets and mixes");
     return [flags] { return run(*flags); };
 }
 

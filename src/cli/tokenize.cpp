@@ -73,18 +73,17 @@ Outcome run(const Flags& flags, bool text_given, bool decode_given) {
 
 }  // namespace
 
-Run declare_tokenize(CLI::App& app) {
+Run declare_tokenize(FlagSet& set) {
     auto flags = std::make_shared<Flags>();
-    flags->model.add(app, true);
-    CLI::Option* text = app.add_option("--text", flags->text, "The text (default: standard input)");
-    app.add_flag("--no-special", flags->no_special,
-                 "Special tokens spelled in the text stay text, and none is put in front");
-    CLI::Option* decode =
-        app.add_option("--decode", flags->decode, "Token ids, separated by commas or spaces: print their text")
-            ->type_name("IDS")
-            ->excludes(text);
-    app.add_flag("--json", flags->json, "Print ids and pieces as JSON");
-    return [flags, text, decode] { return run(*flags, text->count() > 0, decode->count() > 0); };
+    flags->model.add(set).required();
+    const Flag text = set.text("--text", flags->text, "The text (default: standard input)");
+    set.toggle("--no-special", flags->no_special,
+               "Special tokens spelled in the text stay text, and none is put in front");
+    const Flag decode =
+        set.text("--decode", flags->decode, "Token ids, separated by commas or spaces: print their text", "IDS")
+            .excludes(text);
+    set.toggle("--json", flags->json, "Print ids and pieces as JSON");
+    return [flags, text, decode] { return run(*flags, text.given(), decode.given()); };
 }
 
 }  // namespace strata::cli
