@@ -194,6 +194,18 @@ Matrix Loader::matrix(const std::string& name, int in, int out) {
     return matrix_rows(name, in, out, 0, out);
 }
 
+std::vector<Matrix> Loader::matrices(const std::string& fused, int in, const std::vector<Named>& parts) {
+    std::vector<Matrix> all;
+    int total = 0, first = 0;
+    for (const Named& part : parts) total += part.out;
+    const bool one = has(fused);
+    for (const Named& part : parts) {
+        all.push_back(one ? matrix_rows(fused, in, total, first, part.out) : matrix(part.name, in, part.out));
+        first += part.out;
+    }
+    return all;
+}
+
 std::vector<float> Loader::host_vector(const std::string& name, std::initializer_list<int64_t> dims) {
     const gguf::TensorInfo* info = tensor(name, dims);
     if (!info) return {};
@@ -242,6 +254,12 @@ SharedExpert Loader::feed_forward(const std::string& prefix, const std::string& 
     block.up = matrix(prefix + "ffn_up" + suffix, width, inner);
     block.down = matrix(prefix + "ffn_down" + suffix, inner, width);
     return block;
+}
+
+void Loader::refuse_biases() {
+    for (const gguf::TensorInfo& info : file_.tensors())
+        if (info.name.starts_with("blk.") && info.name.ends_with(".bias") && !used_.contains(info.name))
+            return refuse("biases are not supported for " + architecture_ + " (" + std::string(info.name) + ")");
 }
 
 std::vector<std::string> Loader::notes() const {

@@ -37,12 +37,22 @@ class Loader {
 
     // Weights; dimensions in the file's order, contiguous first. Names are whole tensor names.
     bool has(const std::string& name) const;
+    /// `other` where the file has that and no `name`: tensors with two names.
+    std::string either(const std::string& name, const std::string& other) const {
+        return !has(name) && has(other) ? other : name;
+    }
     /// Length of a tensor's dimension, 0 where the tensor is missing.
     int64_t dimension(const std::string& name, int index) const;
     /// A matrix {in, out}.
     Matrix matrix(const std::string& name, int in, int out);
     /// Rows [first, first + out) of a matrix {in, total}: a part of a fused tensor.
     Matrix matrix_rows(const std::string& name, int in, int total, int first, int out);
+    /// Matrices that lie one by one in the file, or in this order as the rows of one `fused` tensor.
+    struct Named {
+        std::string name;
+        int out;
+    };
+    std::vector<Matrix> matrices(const std::string& fused, int in, const std::vector<Named>& parts);
     /// Float values of a float tensor with these dimensions, flattened.
     const float* vector(const std::string& name, std::initializer_list<int64_t> dims);
     /// The same in host memory, for weights that a model changes before it gives them to the device.
@@ -59,6 +69,9 @@ class Loader {
     void ignore(const std::string& name) { used_.insert(name); }
     /// At most one line about tensors that nothing asked for.
     std::vector<std::string> notes() const;
+
+    /// Refuses a layer's bias that nothing has asked for: a sum without it would be wrong.
+    void refuse_biases();
 
     /// Records an error of the model's own checks.
     void refuse(const std::string& message);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "models/common.h"
 #include "models/loader.h"
 
 namespace strata {
@@ -22,7 +23,7 @@ struct Shape {
     int net_out() const { return net_width * value_heads; }                     // Hv d
 };
 
-struct Attention {
+struct GatedAttention {
     Matrix query_and_gate;  // [H][query dh | gate dh] rows
     Matrix key, value;      // [KV dh]
     Matrix out;
@@ -49,7 +50,7 @@ struct Experts {
 struct Layer {
     const float* mixer_norm = nullptr;
     const float* experts_norm = nullptr;
-    std::optional<Attention> attention;  // exactly one of the two
+    std::optional<GatedAttention> attention;  // exactly one of the two
     std::optional<DeltaNet> delta_net;
     Experts experts;
 };
@@ -108,17 +109,16 @@ class Qwen35Moe : public Model, public DraftBlock {
     void load_rope(Loader& load);
     static std::vector<bool> recurrent_layers(Loader& load, int blocks, int trunk);
     Layer load_layer(Loader& load, int index, bool recurrent, const ModelOptions& options);
-    Attention load_attention(Loader& load, int index, const ModelOptions& options);
+    GatedAttention load_attention(Loader& load, int index, const ModelOptions& options);
     DeltaNet load_delta_net(Loader& load, int index);
     Experts load_experts(Loader& load, int index);
     Block load_block(Loader& load, int index, const ModelOptions& options);
 
     void run_layer(const Layer& layer, Call& call);
-    void run_attention(const Attention& layer, const Activations& a, Call& call);
+    void run_attention(const GatedAttention& layer, const Activations& a, Call& call);
     void run_delta_net(const DeltaNet& layer, const Activations& a, Call& call);
     void run_experts(const Experts& layer, const Activations& m, Call& call);
     Rows join_halves(Call& call, Rows before);
-    void logits(Call& call, const Matrix& head);
 
     Device& dev_;
     Shape s_{};
@@ -163,6 +163,7 @@ Qwen35Moe::Qwen35Moe(Loader& load, Device& device, const ModelOptions& options) 
     if (drafts > 1)
         facts_.notes.push_back("the file has " + std::to_string(drafts) + " draft blocks; they are not used");
     facts_.expert_layers = trunk + (block_ ? 1 : 0);
+    load.refuse_biases();
     for (std::string& note : load.notes()) facts_.notes.push_back(std::move(note));
 }
 
@@ -244,35 +245,23 @@ Layer Qwen35Moe::load_layer(Loader& load, int index, bool recurrent, const Model
     return layer;
 }
 
-Attention Qwen35Moe::load_attention(Loader& load, int index, const ModelOptions& options) {
+GatedAttention Qwen35Moe::load_attention(Loader& load, int index, const ModelOptions& options) {
     const auto name = [&](const char* tensor) { return block_name(index, tensor); };
     const int q = 2 * s_.heads * s_.head_width, kv = s_.kv_heads * s_.head_width;
-    Attention a;
-    if (load.has(name("attn_qkv.weight"))) {
-        const int all = q + 2 * kv;
-        a.query_and_gate = load.matrix_rows(name("attn_qkv.weight"), s_.width, all, 0, q);
-        a.key = load.matrix_rows(name("attn_qkv.weight"), s_.width, all, q, kv);
-        a.value = load.matrix_rows(name("attn_qkv.weight"), s_.width, all, q + kv, kv);
-    } else {
-        a.query_and_gate = load.matrix(name("attn_q.weight"), s_.width, q);
-        a.key = load.matrix(name("attn_k.weight"), s_.width, kv);
-        a.value = load.matrix(name("attn_v.weight"), s_.width, kv);
-    }
-    for (const char* bias : {"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias"})
-        load.require(!load.has(name(bias)), "attention biases are not supported (" + name(bias) + ")");
+    GatedAttention a;
+    const auto qkv =
+        load.matrices(name("attn_qkv.weight"), s_.width,
+                      {{name("attn_q.weight"), q}, {name("attn_k.weight"), kv}, {name("attn_v.weight"), kv}});
+    a.query_and_gate = qkv[0];
+    a.key = qkv[1];
+    a.value = qkv[2];
     a.out = load.matrix(name("attn_output.weight"), s_.heads * s_.head_width, s_.width);
     a.heads.query_norm = load.vector(name("attn_q_norm.weight"), {s_.head_width});
     a.heads.key_norm = load.vector(name("attn_k_norm.weight"), {s_.head_width});
     a.heads.eps = s_.eps;
-    const auto cache = [&](const char* part) {
-        return layout_.add({.kind = PartSpec::Kind::rows,
-                            .name = name(part),
-                            .type = options.cache_type,
-                            .width = kv,
-                            .draft = index >= facts_.layers});
-    };
-    a.heads.keys = a.attend.keys = cache("k");
-    a.heads.values = a.attend.values = cache("v");
+    const Caches caches = add_caches(layout_, options, index, {.width = kv, .draft = index >= facts_.layers});
+    a.heads.keys = a.attend.keys = caches.keys;
+    a.heads.values = a.attend.values = caches.values;
     a.attend.kv_heads = s_.kv_heads;
     a.attend.scale = 1.0f / std::sqrt(static_cast<float>(s_.head_width));
     return a;
@@ -370,7 +359,7 @@ void Qwen35Moe::run_layer(const Layer& layer, Call& call) {
 }
 
 //  [q | gate], k, v = products;  q, k = rope(rms(.));  out = W_o (softmax(q k / sqrt(dh)) v * sigmoid(gate))
-void Qwen35Moe::run_attention(const Attention& layer, const Activations& a, Call& call) {
+void Qwen35Moe::run_attention(const GatedAttention& layer, const Activations& a, Call& call) {
     Arena::Scope scope(*call.scratch);
     Rows qg = call.scratch->rows(call.rows, 2 * s_.heads * s_.head_width);
     Rows k = call.scratch->rows(call.rows, s_.kv_heads * s_.head_width);
@@ -418,18 +407,7 @@ void Qwen35Moe::run_experts(const Experts& layer, const Activations& m, Call& ca
 void Qwen35Moe::finish(Call& call) {
     call.hidden = call.scratch->rows(call.rows, s_.width);
     dev_.norm(call.residual, output_norm_, s_.eps, {call.hidden, {}});
-    logits(call, head_);
-}
-
-void Qwen35Moe::logits(Call& call, const Matrix& head) {
-    const auto wanted = static_cast<int>(call.outputs.size());
-    call.logits = call.scratch->rows(wanted, s_.vocabulary);
-    if (wanted == 0) return;
-    Arena::Scope scope(*call.scratch);
-    Activations h = call.scratch->activations(wanted, s_.width);
-    dev_.gather(call.hidden, call.outputs, h.values);
-    dev_.quantise(h);
-    dev_.matmul(h, std::array<Product, 1>{{{head, call.logits}}});
+    head_logits(dev_, call, head_);
 }
 
 void Qwen35Moe::settle(Call& call) {
@@ -460,7 +438,7 @@ Rows Qwen35Moe::join_halves(Call& call, Rows before) {
 void Qwen35Moe::fill(Call& call, Rows before) {
     join_halves(call, before);
     Arena::Scope scope(*call.scratch);
-    const Attention& layer = *block_->layer.attention;
+    const GatedAttention& layer = *block_->layer.attention;
     Activations a = call.scratch->activations(call.rows, s_.width);
     Rows k = call.scratch->rows(call.rows, s_.kv_heads * s_.head_width);
     Rows v = call.scratch->rows(call.rows, s_.kv_heads * s_.head_width);
@@ -474,7 +452,7 @@ void Qwen35Moe::guess(Call& call, Rows before) {
     run_layer(block_->layer, call);
     call.hidden = call.scratch->rows(call.rows, s_.width);
     dev_.norm(call.residual, block_->head_norm, s_.eps, {call.hidden, {}});
-    logits(call, block_->head);
+    head_logits(dev_, call, block_->head);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "models/lfm2moe.h"
 #include "models/model.h"
 #include "models/qwen35moe.h"
 
@@ -16,6 +17,7 @@ struct Entry {
 constexpr std::array kArchitectures = {
     Entry{"qwen35moe", make_qwen35moe},
     Entry{"clover_moe", make_qwen35moe},
+    Entry{"lfm2moe", make_lfm2moe},
 };
 
 }  // namespace

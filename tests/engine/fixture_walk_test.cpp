@@ -37,7 +37,8 @@ INSTANTIATE_TEST_SUITE_P(Models, FixtureWalk,
                          testing::Values(Fixture{"qwen35moe/tiny.gguf", true},
                                          Fixture{"qwen35moe/tiny.gguf", true, Type::q8_0, 3},
                                          Fixture{"qwen35moe/heads.gguf", true, Type::f32},
-                                         Fixture{"clover_moe/tiny.gguf", false}));
+                                         Fixture{"clover_moe/tiny.gguf", false},
+                                         Fixture{"lfm2moe/tiny.gguf", false, Type::f16, 3}));
 
 }  // namespace
 }  // namespace strata

@@ -20,12 +20,6 @@ const Fixture kTiny{"qwen35moe/tiny.gguf", "qwen35moe/reference.json", {0.2f, 3e
 const Fixture kHeads{"qwen35moe/heads.gguf", "qwen35moe/reference_heads.json", {0.5f, 8e-3, 0.2f}};
 const Fixture kClover{"clover_moe/tiny.gguf", "clover_moe/reference.json", {0.2f, 3e-3, 0.1f}};
 
-nlohmann::json find_case(const nlohmann::json& reference, const std::string& name) {
-    for (const auto& c : reference.at("cases"))
-        if (c.at("name") == name) return c;
-    throw std::runtime_error("no case " + name);
-}
-
 class Qwen35Moe : public testing::TestWithParam<Fixture> {
   protected:
     Session session_{std::string(GetParam().model)};
@@ -113,12 +107,7 @@ TEST_P(Qwen35Moe, SettlingTakesInTheKeptRows) {
     session_.restart();
     session_.read(head);
     session_.call(window, 6);
-    Call call;
-    const std::array<Span, 1> spans{{{.state = &session_.state(), .rows = 0, .start = 26, .replay = 6}}};
-    call.spans = spans;
-    session_.device().begin(call);
-    session_.model().settle(call);
-    session_.state().pending = 0;
+    session_.settle();
     EXPECT_EQ(session_.call(rest), Logits(whole.begin() + 26, whole.end()));
 }
 
@@ -180,33 +169,8 @@ TEST_P(Qwen35Moe, DraftBlockGuessesAsTheReference) {
     }
 }
 
-/// tiny.gguf with its keys or tensors changed by `edit`, opened as a model: the error's sentence, or nothing.
 std::string refusal(const std::function<void(gguf::Contents&)>& edit) {
-    auto file = gguf::File::open(data(kTiny.model));
-    gguf::Contents contents;
-    for (const gguf::Key& key : file->keys()) contents.keys.copy(key);
-    for (const gguf::TensorInfo& t : file->tensors())
-        contents.tensors.push_back({std::string(t.name), t.type, {t.dims.begin(), t.dims.begin() + t.n_dims}});
-    edit(contents);
-    // Shapes are checked before data: zeros do.
-    std::string pattern = (std::filesystem::temp_directory_path() / "strata-refusal-XXXXXX").string();
-    const std::filesystem::path folder = ::mkdtemp(pattern.data());
-    auto output = gguf::Output::create(*gguf::lay_out(contents, folder / "m.gguf"), {});
-    for (size_t i = 0; i < contents.tensors.size(); ++i) {
-        const std::vector<std::byte> zeros(output->layout().tensors[i].bytes);
-        if (!output->write(i, 0, zeros)) throw std::runtime_error("not written");
-    }
-    if (!output->finish()) throw std::runtime_error("not finished");
-    auto device = CpuDevice::create();
-    auto opened = gguf::File::open(folder / "m.gguf");
-    auto model = make_model(*opened, **device, {});
-    std::filesystem::remove_all(folder);
-    return model ? "" : model.error().message;
-}
-
-gguf::TensorSpec& tensor(gguf::Contents& contents, const std::string& name) {
-    return *std::find_if(contents.tensors.begin(), contents.tensors.end(),
-                         [&](const auto& t) { return t.name == name; });
+    return test::refusal(kTiny.model, edit);
 }
 
 TEST(Qwen35MoeLoader, NamesWhatIsMissingOrMisshapen) {
