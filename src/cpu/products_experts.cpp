@@ -133,7 +133,9 @@ void Products::experts(const ExpertSet& set, const Activations& x, const Routing
     const bool has_shared = static_cast<bool>(shared.gate);
     call.slots = pairs + (has_shared ? call.rows : 0);
     const int experts = routing.used > 0 ? set.gate.count : 0;
-    const int inner = std::max(routing.used > 0 ? set.gate.rows : 0, has_shared ? shared.gate.rows : 0);
+    // A slot's h in whole blocks: float downs may have inputs that end inside of one.
+    const auto inner = static_cast<int>(
+        round_up(std::max(routing.used > 0 ? set.gate.rows : 0, has_shared ? shared.gate.rows : 0), kTileRows));
     const int width = x.values ? x.values.width : x.codes.width;
     const auto threads = static_cast<uint64_t>(pool_.threads());
 
@@ -195,7 +197,7 @@ void Products::experts(const ExpertSet& set, const Activations& x, const Routing
         unit.h.half_sums = hidden.half_sums + at / 16;
         if (!reads_codes(down)) {
             unit.h.values = hidden_values + at;
-            unit.h.stride = gate.rows;
+            unit.h.stride = inner;
         }
     };
     std::fill_n(counts, experts, 0);

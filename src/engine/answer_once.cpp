@@ -123,9 +123,8 @@ void print_ready(const OpenedEngine& opened) {
         ",\"experts_cached\":" + number_text(opened.on_card() ? opened.experts_total() : 0) +
         ",\"vocabulary\":" + number_text(facts.vocabulary) +
         ",\"max_context\":" + number_text(opened.engine->limits().max_context) +
-        ",\"threads\":" + number_text(device.threads) +
-        ",\"draft\":" + (opened.engine->has_draft() ? "\"block\"" : "\"none\"") + ",\"kv\":" + json_text(opened.kv) +
-        ",\"scratch_mib\":" + number_text(opened.scratch_bytes >> 20) +
+        ",\"threads\":" + number_text(device.threads) + ",\"draft\":" + json_text(opened.draft_kind()) +
+        ",\"kv\":" + json_text(opened.kv) + ",\"scratch_mib\":" + number_text(opened.scratch_bytes >> 20) +
         ",\"conversation_mib\":" + number_text(opened.conversation_bytes >> 20) + "}";
     std::puts(line.c_str());
     std::fflush(stdout);

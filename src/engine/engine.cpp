@@ -479,7 +479,7 @@ void Engine::take_tokens(Running& r, int output) {
         more = more && was_right;
     }
     const int64_t uses_a_row =
-        static_cast<int64_t>(facts().expert_layers - (model_.draft() ? 1 : 0)) * facts().experts_used;
+        static_cast<int64_t>(facts().expert_layers - facts().draft_expert_layers) * facts().experts_used;
     r.summary.expert_uses += uses_a_row * kept;
     ++r.summary.windows;
     r.summary.offered += guesses;

@@ -156,7 +156,7 @@ void ModelRunner::advance_drafts(std::span<const KeptRows> kept) {
 
     int count = 0;
     for (const KeptRows& k : kept)
-        if (k.conversation->drafts()) count += k.kept;
+        if (draft()->keeps_rows() && k.conversation->drafts()) count += k.kept;
     if (count > 0) {
         // The same rows of the same call, without those that were not kept; a row wants the hidden row of the one
         // before it.
@@ -201,19 +201,20 @@ Result<void> ModelRunner::guess(std::span<Conversation* const> conversations, st
     const auto width = static_cast<size_t>(model_.facts().width);
     const uint64_t row_bytes = width * sizeof(float);
     const int count = static_cast<int>(conversations.size());
+    const int ahead = draft()->keeps_rows() ? depth : 0;
     const Rows before = arena_.rows(count, static_cast<int>(width));
     for (int i = 0; i < count; ++i) {
         State& state = conversations[static_cast<size_t>(i)]->state();
-        spans_.push_back({&state, i, 1, state.rows + depth});
+        spans_.push_back({&state, i, 1, state.rows + ahead});
         tokens_.push_back(tokens[static_cast<size_t>(i)]);
-        set_positions(state.next_position + depth, 1);
+        set_positions(state.next_position + ahead, 1);
         outputs_.push_back(i);
         auto* to = reinterpret_cast<std::byte*>(before.data + i * before.stride);
         const std::byte* from =
             depth == 0 ? reinterpret_cast<const std::byte*>(conversations[static_cast<size_t>(i)]->hidden())
                        : chain_ + static_cast<uint64_t>(i) * row_bytes;
         device_.copy(to, from, row_bytes);
-        conversations[static_cast<size_t>(i)]->wrote(state.rows + depth + 1);
+        if (draft()->keeps_rows()) conversations[static_cast<size_t>(i)]->wrote(state.rows + depth + 1);
     }
     Call call;
     call.rows = count;

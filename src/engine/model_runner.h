@@ -66,8 +66,9 @@ class ModelRunner {
     /// to them.
     void advance_drafts(std::span<const KeptRows> kept);
 
-    /// One guess of the draft block for each conversation, `depth` rows beyond its own: after `tokens`, which stand at
-    /// rows rows() + depth. Depth 0 comes first, each next depth for a beginning of the same list. Logits as after run.
+    /// One guess of the draft block for each conversation, `depth` rows beyond its own: after `tokens`, which will
+    /// stand at rows rows() + depth. Depth 0 comes first, each next depth for a beginning of the same list. Logits as
+    /// after run.
     Result<void> guess(std::span<Conversation* const> conversations, std::span<const int32_t> tokens, int depth);
 
     /// Brings blocks up to date (State::pending becomes 0).

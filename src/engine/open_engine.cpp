@@ -81,6 +81,10 @@ int64_t OpenedEngine::experts_total() const {
     return static_cast<int64_t>(facts.expert_layers) * facts.experts;
 }
 
+const char* OpenedEngine::draft_kind() const {
+    return !engine->has_draft() ? "none" : draft_file ? "model" : "block";
+}
+
 uint64_t OpenedEngine::model_id() const {
     constexpr size_t kSamples = 32, kBytes = 64;
     const gguf::Identity identity = file->identity();
@@ -101,11 +105,15 @@ Result<std::unique_ptr<OpenedEngine>> open_engine(const PolyOptions& options) {
     auto opened = std::make_unique<OpenedEngine>();
     opened->kv = options.kv;
     STRATA_TRY_ASSIGN(opened->file, gguf::File::open(options.model));
-    STRATA_TRY_ASSIGN(opened->device, make_device(options, opened->file->total_size()));
+    if (!options.draft_model.empty()) {
+        STRATA_TRY_ASSIGN(opened->draft_file, gguf::File::open(options.draft_model));
+    }
+    STRATA_TRY_ASSIGN(opened->device, make_device(options, opened->file_bytes()));
     STRATA_TRY(options.card.check(opened->on_card()));
 
     // Two models: a dry run of one on a device that computes nothing tells the scratch that calls of the other need.
     ModelOptions model{.cache_type = cache_type(options.kv), .max_call_rows = options.limits(0).runner().rows};
+    if (opened->draft_file) model.draft = &*opened->draft_file;
     MeasuringDevice measuring;
     STRATA_TRY_ASSIGN(const auto measured, make_model(*opened->file, measuring, model));
     const EngineLimits limits = options.limits(measured->facts().context);

@@ -15,6 +15,7 @@ namespace strata {
 /// What lives as long as the engine, in the order of its making.
 struct OpenedEngine {
     std::optional<gguf::File> file;
+    std::optional<gguf::File> draft_file;  // a draft model in a file of its own
     std::unique_ptr<Device> device;
     std::unique_ptr<Model> model;
     std::unique_ptr<Engine> engine;
@@ -27,6 +28,10 @@ struct OpenedEngine {
     /// Whether the model is in a card's memory.
     bool on_card() const { return device->facts().memory_total > 0; }
     int64_t experts_total() const;
+    /// Of the files that are read in place.
+    uint64_t file_bytes() const { return file->total_size() + (draft_file ? draft_file->total_size() : 0); }
+    /// Where guesses beside repeats come from: "block" (of the model's file), "model" (of a file of its own) or "none".
+    const char* draft_kind() const;
     /// A number that tells this model from others, for saved conversations: from the file's header and samples of its
     /// weights.
     uint64_t model_id() const;

@@ -14,7 +14,7 @@ namespace {
 
 /// Flags that are accepted and do nothing, or only one thing.
 struct OtherFlags {
-    std::string swaps, draft_model;
+    std::string swaps;
     bool swaps_off = false;
     bool serve = false;
 };
@@ -41,9 +41,9 @@ void declare(FlagTable& table, PolyOptions& o, OtherFlags& other) {
                  "most rows of a window of guesses; 1: none (4, and 8 where a repeat matched 8 tokens or more)");
     table.choice("--guesses", {"measured", "always"}, o.guesses,
                  "when to guess: where measuring says that it pays, or whenever there is one");
-    table.disable("--no-draft", o.draft, "no guesses from the file's draft block");
+    table.text("--draft-model", "FILE", o.draft_model, "a draft model in a file of its own");
+    table.disable("--no-draft", o.draft, "no guesses from a draft block or draft model");
     table.disable("--no-repeats", o.repeats, "no guesses from repeats of the context");
-    table.text("--draft-model", "FILE", other.draft_model, "a draft model in a file of its own (not supported)");
 
     table.group("What is remembered between requests:");
     table.number("--prompt-cache-every", "N", 0, 1 << 24, o.checkpoint_every,
@@ -279,8 +279,6 @@ Result<PolyOptions> parse_poly_options(const std::vector<std::string>& arguments
     STRATA_TRY(table.parse(arguments));
     if (options.help) return options;
     STRATA_TRY(check(table, options));
-    if (!other.draft_model.empty())
-        return usage_error("--draft-model: draft models in a file of their own are not supported");
     if (options.device == "sim")
         return device_error("--device sim: this build has no simulated card; use --device cpu");
     return options;

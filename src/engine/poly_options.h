@@ -31,6 +31,7 @@ struct PolyOptions {
     int64_t parallel = 1;
     int64_t window = 0;
     std::string guesses = "measured";
+    std::string draft_model;  // empty: the block in the model's file, if it has one
     bool draft = true;
     bool repeats = true;
     int64_t checkpoint_every = 2048;

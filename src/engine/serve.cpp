@@ -335,9 +335,9 @@ class Server {
         info["expert_slots"] = opened_.on_card() ? info["experts_total"] : "0";
         if (opened_.on_card()) info["vram_total_mib"] = number_text(opened_.device->facts().memory_total >> 20);
         info["kv"] = opened_.kv;
-        info["draft"] = engine_.has_draft() ? "block" : "none";
+        info["draft"] = opened_.draft_kind();
         info["window"] = number_text(limits.window > 0 ? limits.window : kMaxWindow);
-        info["ram_file_mib"] = number_text(opened_.file->total_size() >> 20);
+        info["ram_file_mib"] = number_text(opened_.file_bytes() >> 20);
         info["scratch_mib"] = number_text(opened_.scratch_bytes >> 20);
         info["conversation_mib"] = number_text(opened_.conversation_bytes >> 20);
         info["threads"] = number_text(opened_.device->facts().threads);

@@ -169,10 +169,11 @@ WeightView Loader::view(const std::string& name, int in, int total, int count, i
     weights.stride = info->matrix_bytes();
     weights.data = info->data + static_cast<uint64_t>(first) * info->row_bytes();
 
-    // A companion of scales multiplies the product, one for all or one an expert.
+    // A companion of scales multiplies the product, one for all or one an expert. One that the model has read itself
+    // means something else.
     const std::string stem = name.substr(0, name.rfind('.'));
     ignore(stem + ".input_scale");
-    if (name.ends_with(".weight") && has(stem + ".scale")) {
+    if (name.ends_with(".weight") && has(stem + ".scale") && !used_.contains(stem + ".scale")) {
         const gguf::TensorInfo* scale = tensor(stem + ".scale", {count});
         if (scale && scale->type == Type::f32)
             weights.scales = reinterpret_cast<const float*>(scale->data);

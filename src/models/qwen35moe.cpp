@@ -162,7 +162,8 @@ Qwen35Moe::Qwen35Moe(Loader& load, Device& device, const ModelOptions& options) 
     if (drafts == 1) block_ = load_block(load, trunk, options);
     if (drafts > 1)
         facts_.notes.push_back("the file has " + std::to_string(drafts) + " draft blocks; they are not used");
-    facts_.expert_layers = trunk + (block_ ? 1 : 0);
+    facts_.draft_expert_layers = block_ ? 1 : 0;
+    facts_.expert_layers = trunk + facts_.draft_expert_layers;
     load.refuse_biases();
     for (std::string& note : load.notes()) facts_.notes.push_back(std::move(note));
 }

@@ -12,6 +12,7 @@ namespace {
 struct Entry {
     const char* architecture;
     Result<std::unique_ptr<Model>> (*make)(const gguf::File&, Device&, const ModelOptions&);
+    const char* draft = nullptr;  // architecture of the draft models that come in a file of their own
 };
 
 constexpr std::array kArchitectures = {
@@ -34,8 +35,20 @@ Result<std::unique_ptr<Model>> make_model(const gguf::File& file, Device& device
     if (kind && *kind != "model")
         return file_error(file.file_name() + ": is a file of type '" + std::string(*kind) + "', not a model",
                           "not-a-model");
-    for (const Entry& entry : kArchitectures)
-        if (architecture == entry.architecture) return entry.make(file, device, options);
+    for (const Entry& entry : kArchitectures) {
+        if (entry.draft && architecture == entry.draft)
+            return file_error(file.file_name() +
+                                  ": is a draft model: give it as --draft-model to a model of architecture '" +
+                                  entry.architecture + "'",
+                              "draft-model");
+        if (architecture != entry.architecture) continue;
+        if (options.draft && (!entry.draft || options.draft->architecture() != entry.draft))
+            return file_error(options.draft->file_name() + ": architecture '" +
+                                  std::string(options.draft->architecture()) + "' is no draft model for '" +
+                                  std::string(architecture) + "'",
+                              "draft-model");
+        return entry.make(file, device, options);
+    }
     std::string known;
     for (const Entry& entry : kArchitectures) known += std::string(known.empty() ? "" : ", ") + entry.architecture;
     return file_error(

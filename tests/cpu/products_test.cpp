@@ -227,7 +227,8 @@ TEST_P(ProductsTest, ExpertsAreAddedByRankThenTheSharedOneThenTheResidual) {
     for (const Case& its :
          {Case{Type::q4_k, Type::q5_k, Gate::silu, 256, 512}, Case{Type::mxfp4, Type::q8_0, Gate::silu, 160, 96},
           Case{Type::q8_0, Type::iq4_nl, Gate::gelu, 96, 704}, Case{Type::f16, Type::f32, Gate::silu, 64, 32},
-          Case{Type::q5_0, Type::bf16, Gate::silu, 64, 64}, Case{Type::f32, Type::q4_0, Gate::gelu, 64, 64}}) {
+          Case{Type::q5_0, Type::bf16, Gate::silu, 64, 64}, Case{Type::f32, Type::q4_0, Gate::gelu, 64, 64},
+          Case{Type::q8_0, Type::f16, Gate::gelu, 96, 40}}) {
         constexpr int kExperts = 9, kUsed = 3;
         const Layer layer(its.gate, its.down, kExperts, its.width, its.inner, 128, random_, its.function);
         for (const int rows : {1, 2, 5, 21}) {

@@ -296,8 +296,7 @@ TEST(Program, RefusesWrongUsageWithCodeTwo) {
              {{"--tokens", "1", "--read-calls", "513"}, "--read-calls"},
              {{"--tokens", "1", "--top", "65"}, "--top"},
              {{"--tokens", "1", "--top-p", "0"}, "--top-p"},
-             {{"--json"}, "--json needs --tokens"},
-             {{"--draft-model", "x.gguf"}, "--draft-model"}}) {
+             {{"--json"}, "--json needs --tokens"}}) {
         expect_refusal(poly(flags), 2, part);
     }
     expect_refusal(test::run({test::program("strata-poly")}), 2, "--model");
@@ -309,6 +308,9 @@ TEST(Program, RefusesFilesOfItsFlagsWithCodeThree) {
     expect_refusal(poly({"--tokens", "1", "--load-conversation", "/nowhere/chat"}), 3, "/nowhere/chat");
     expect_refusal(poly({"--tokens", "1", "--max-new", "1", "--quiet", "--save-conversation", "/nowhere/chat"}), 3,
                    "/nowhere/chat");
+    expect_refusal(poly({"--tokens", "1", "--draft-model", "/nowhere/draft.gguf"}), 3, "/nowhere/draft.gguf");
+    expect_refusal(poly({"--tokens", "1", "--draft-model", kTiny}), 3,
+                   "architecture 'qwen35moe' is no draft model for 'qwen35moe'");
 }
 
 TEST(Program, RefusesWhatNeedsACardWithCodeFour) {
