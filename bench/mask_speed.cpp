@@ -1,6 +1,7 @@
 // How long a token mask takes at a vocabulary of 250,000 tokens: replies made of random allowed tokens, the mask asked
-// for before each. CPU time of one thread. The vocabulary is made up: words, code, numbers, other scripts, runs of
-// blanks.
+// for before each. CPU time of one thread. The vocabulary is a GGUF file's, or made up: words, code, numbers, other
+// scripts, runs of blanks.
+//   build/bin/mask_speed [MODEL.gguf]
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -8,7 +9,9 @@
 #include <set>
 #include <string>
 
-#include "text/grammar_mask.h"
+#include "gguf/file.h"
+#include "grammar/token_mask.h"
+#include "grammar/vocabulary.h"
 #include "text/schema.h"
 #include "text/utf8.h"
 
@@ -53,13 +56,24 @@ std::vector<std::string> vocabulary() {
 
 }  // namespace
 
-int main() {
-    std::vector<std::string> words = vocabulary();
+int main(int argc, char** argv) {
+    std::vector<std::string> words;
+    if (argc > 1) {
+        auto file = gguf::File::open(argv[1]);
+        auto pieces = file ? token_pieces(*file) : Result<std::vector<std::string>>(file.error());
+        if (!pieces) {
+            std::fprintf(stderr, "%s\n", pieces.error().message.c_str());
+            return 1;
+        }
+        words = std::move(*pieces);
+    } else {
+        words = vocabulary();
+    }
     std::vector<std::string_view> pieces(words.begin(), words.end());
     pieces.push_back({});
     const int32_t ends[] = {static_cast<int32_t>(pieces.size() - 1)};
     double start = cpu_us();
-    auto trie = std::make_shared<const TokenTrie>(pieces, ends);
+    auto trie = std::make_shared<const TokenTrie>(pieces);
     std::printf("%zu tokens, %zu nodes of the tree: built in %.0f ms, once a model\n", pieces.size(),
                 trie->nodes().size(), (cpu_us() - start) / 1e3);
     const std::pair<const char*, const char*> schemas[] = {
@@ -85,7 +99,7 @@ int main() {
         }
         double grammar_us = cpu_us() - start;
         start = cpu_us();
-        TokenMask mask(std::make_shared<const Grammar>(std::move(*compiled)), trie);
+        TokenMask mask(std::make_shared<const Grammar>(std::move(*compiled)), trie, ends);
         double warm_us = cpu_us() - start;
         std::mt19937 random(2);
         std::vector<double> times;

@@ -12,16 +12,17 @@ declare -A may=(
     [cpu]="base quant gguf device"
     [cuda]="base quant gguf device cpu"
     [models]="base quant gguf device"
-    [engine]="base quant gguf device cpu cuda models protocol"
+    [grammar]="base gguf"
+    [engine]="base quant gguf grammar device cpu cuda models protocol"
     [protocol]="base"
-    [text]="base gguf"
+    [text]="base gguf grammar"
     [synth]="base quant gguf"
-    [setup]="base gguf quant device models text"
+    [setup]="base gguf grammar quant device models text"
     [vision]="base quant gguf device cpu cuda"
-    [server]="base gguf quant text protocol setup"
-    [cli]="base gguf quant device models text protocol setup server synth"
+    [server]="base gguf grammar quant text protocol setup"
+    [cli]="base gguf grammar quant device models text protocol setup server synth"
 )
-engine_rooms=" base gguf quant device cpu cuda models engine protocol "
+engine_rooms=" base gguf quant grammar device cpu cuda models engine protocol "
 # A header of the standard library has no dot and no slash; these are the system's and the compiler's.
 system='^(fcntl|unistd|signal|spawn|poll|pthread|sched|errno|time|immintrin|x86intrin|cpuid|numa|windows|cuda|cuda_runtime|cuda_runtime_api|cuda_fp16|cuda_bf16|mma|sys/[a-z]+|linux/[a-z]+|arpa/inet|cooperative_groups|cuda/[a-z_/]+)(\.h)?$'
 

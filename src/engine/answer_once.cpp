@@ -140,6 +140,7 @@ int complain(const Error& error) {
 int answer_once(OpenedEngine& opened, const PolyOptions& options, const CancelFlag& interrupt) {
     auto request = options.request();
     if (!request) return complain(request.error());
+    if (const auto constrained = opened.constrain(*request); !constrained) return complain(constrained.error());
     std::FILE* logits = nullptr;
     if (!options.logits_out.empty() && !(logits = std::fopen(options.logits_out.c_str(), "wbe")))
         return complain(file_error(options.logits_out + ": cannot be written: " + std::strerror(errno), "write"));

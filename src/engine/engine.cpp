@@ -50,6 +50,8 @@ struct Engine::Running {
     int read_from = 0;     // rows that were reused
     size_t next_call = 0;  // of request.read_calls
     bool writing = false;
+    bool complete = false;  // by the constraint
+    bool stuck = false;     // the constraint allows nothing
     bool ended = false;
     Clock::time_point submitted = Clock::now(), write_began, last_progress = Clock::now();
 
@@ -61,6 +63,11 @@ struct Engine::Running {
     int first_row = 0;
 
     int prompt_size() const { return static_cast<int>(request.prompt.size()); }
+    /// Whether the token of this step is chosen under the constraint, and which ones are allowed.
+    bool constrained(size_t step) const { return request.constraint && step >= request.follow.size(); }
+    AllowedTokens allowed(size_t step) const {
+        return constrained(step) ? request.constraint->allowed() : AllowedTokens{};
+    }
     bool cancelled() const { return cancel && cancel->load(std::memory_order_relaxed); }
 };
 
@@ -337,6 +344,11 @@ Result<void> Engine::read_step(Running& r) {
     r.write_began = Clock::now();
     r.answer->reused(r.read_from);
     policy_->answer_begins(writers_.empty());
+    if (r.constrained(0) && r.request.constraint->complete()) {  // the grammar of an empty answer
+        r.complete = true;
+        end_round(r);
+        return {};
+    }
     if (c.rows() == r.prompt_size()) {  // the last row was read too: its logits are there
         if (r.request.max_new > 0) take_token(r, runner_->logits(0), false);
         end_round(r);
@@ -374,20 +386,39 @@ Result<void> Engine::choose_guesses() {
             offer.draft_guesses = window_limit(*r, 0) - 1;
         r->match_length = offer.match_length;
         if (offer.repeat_guesses > 0 || offer.draft_guesses > 0) r->choice = policy_->choose(offer, others);
-        if (r->choice.source == GuessSource::repeats)
+        if (r->choice.source == GuessSource::repeats) {
             r->conversation->repeats().guess(std::span(r->guesses).first(static_cast<size_t>(r->choice.guesses)));
-        else if (offer.match_length > 0)
+            cut_forbidden(*r);
+        } else if (offer.match_length > 0)
             r->conversation->repeats().guess(std::span(&r->watched, 1));
         if (r->choice.source == GuessSource::draft) askers_.push_back(r);
     }
     return askers_.empty() ? Result<void>{} : ask_draft();
 }
 
+/// Guesses from the first one on that the constraint forbids cannot be right.
+void Engine::cut_forbidden(Running& r) {
+    if (!r.request.constraint) return;
+    TokenConstraint& constraint = *r.request.constraint;
+    constraint.look_ahead();
+    int allowed = 0;
+    while (allowed < r.choice.guesses) {
+        const auto step = static_cast<size_t>(r.summary.generated + allowed);
+        if (r.constrained(step) && !constraint.accept(r.guesses[static_cast<size_t>(allowed)])) break;
+        ++allowed;
+    }
+    constraint.come_back();
+    r.choice.guesses = allowed;
+    if (allowed == 0) r.choice = {};
+}
+
 /// Chains of guesses, all conversations' at one depth in one call. A guess is drawn as the token itself will be: with
-/// the same penalties and noise.
+/// the same penalties, constraint and noise.
 Result<void> Engine::ask_draft() {
     std::stable_sort(askers_.begin(), askers_.end(),
                      [](Running* a, Running* b) { return a->choice.guesses > b->choice.guesses; });
+    for (Running* r : askers_)
+        if (r->request.constraint) r->request.constraint->look_ahead();
     for (int depth = 0; !askers_.empty() && depth < askers_[0]->choice.guesses; ++depth) {
         asked_conversations_.clear();
         asked_tokens_.clear();
@@ -401,13 +432,16 @@ Result<void> Engine::ask_draft() {
         for (size_t i = 0; i < asked_conversations_.size(); ++i) {
             Running& r = *askers_[i];
             const auto step = static_cast<uint64_t>(r.summary.generated + depth);
-            const int32_t guess = r.sampler->sample(runner_->logits(static_cast<int>(i)), step);
+            const int32_t guess = r.sampler->sample(runner_->logits(static_cast<int>(i)), step, r.allowed(step));
             r.guesses[static_cast<size_t>(depth)] = guess;
             r.sampler->accept(guess);
+            if (r.constrained(step)) r.request.constraint->accept(guess);
         }
     }
-    for (Running* r : askers_)
+    for (Running* r : askers_) {
         for (int i = 0; i < r->choice.guesses; ++i) r->sampler->retract();
+        if (r->request.constraint) r->request.constraint->come_back();
+    }
     return {};
 }
 
@@ -454,7 +488,9 @@ Result<void> Engine::write_round() {
 
 /// Ends the answer where its last token was the last one.
 void Engine::end_round(Running& r) {
-    if (r.summary.stop_id)
+    if (r.stuck)
+        fail(r, failure("the grammar goes on with bytes that no token of this model has"));
+    else if (r.summary.stop_id || r.complete)
         finish(r, AnswerSummary::Finish::stop);
     else if (r.summary.generated >= r.request.max_new)
         finish(r, AnswerSummary::Finish::length);
@@ -502,26 +538,27 @@ bool Engine::take_token(Running& r, std::span<float> logits, bool guessed) {
     const auto step = static_cast<size_t>(token.step);
     const bool wants_p = r.request.probabilities || request.top > 0;
     // Drawing changes the logits, unless it is the plain largest: the model's own probabilities want a copy.
-    const bool changes = step >= request.follow.size() && (!r.sampler->greedy_and_plain() || r.request.constraint);
+    const bool changes = step >= request.follow.size() && (!r.sampler->greedy_and_plain() || r.constrained(step));
     if (wants_p && changes) std::copy(logits.begin(), logits.end(), raw_logits_.begin());
     if (step < request.follow.size())
         token.id = request.follow[step];
     else
-        token.id =
-            r.sampler->sample(logits, step, r.request.constraint ? r.request.constraint->allowed() : TokenMask{});
+        token.id = r.sampler->sample(logits, step, r.allowed(step));
     if (wants_p) {
         token.top.resize(static_cast<size_t>(request.top));
         token.p = probabilities(changes ? std::span<const float>(raw_logits_) : logits, token.id, token.top);
     }
     r.sampler->accept(token.id);
-    if (r.request.constraint) r.request.constraint->accept(token.id);
+    if (r.constrained(step)) r.stuck = !r.request.constraint->accept(token.id);
+    if (r.constrained(step + 1)) r.complete = r.request.constraint->complete();
     r.sequence.push_back(token.id);
     r.keys.push_back(token.id);
     ++r.summary.generated;
+    if (r.stuck) return false;
     r.answer->token(token);
     const std::vector<int32_t>& stops = request.stop_ids ? *request.stop_ids : end_ids_;
     if (std::find(stops.begin(), stops.end(), token.id) != stops.end()) r.summary.stop_id = token.id;
-    return !r.summary.stop_id && r.summary.generated < request.max_new;
+    return !r.summary.stop_id && !r.complete && r.summary.generated < request.max_new;
 }
 
 // ---- files

@@ -38,10 +38,11 @@ struct EngineLimits {
 };
 
 struct EngineRequest : GenerateRequest {
-    std::vector<int> read_calls;            // sizes of the first calls of the prompt; the rest as usual
-    bool every_logits = false;              // Answer::logits for every row that is evaluated
-    bool probabilities = false;             // p of every token; also where top is above 0
-    TokenConstraint* constraint = nullptr;  // outlives the request
+    std::vector<int> read_calls;  // sizes of the first calls of the prompt; the rest as usual
+    bool every_logits = false;    // Answer::logits for every row that is evaluated
+    bool probabilities = false;   // p of every token; also where top is above 0
+    /// Limits the tokens behind `follow`. An answer whose constraint is complete ends there.
+    std::shared_ptr<TokenConstraint> constraint;
 };
 
 struct AnswerToken {
@@ -138,6 +139,7 @@ class Engine {
     int next_read_rows(const Running& r) const;
     Result<void> write_round();
     Result<void> choose_guesses();
+    void cut_forbidden(Running& r);
     Result<void> ask_draft();
     void sync_repeats(Running& r);
     int window_limit(const Running& r, int64_t match_length) const;

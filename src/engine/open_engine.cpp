@@ -100,6 +100,14 @@ uint64_t OpenedEngine::model_id() const {
     return hasher.value();
 }
 
+Result<void> OpenedEngine::constrain(EngineRequest& request) {
+    if (request.grammar.empty()) return {};
+    STRATA_TRY_ASSIGN(request.constraint,
+                      grammars->make(request.grammar, request.stop_ids ? &*request.stop_ids : nullptr));
+    request.grammar.clear();
+    return {};
+}
+
 Result<std::unique_ptr<OpenedEngine>> open_engine(const PolyOptions& options) {
     const auto began = std::chrono::steady_clock::now();
     auto opened = std::make_unique<OpenedEngine>();
@@ -124,8 +132,10 @@ Result<std::unique_ptr<OpenedEngine>> open_engine(const PolyOptions& options) {
         opened->conversation_bytes = measuring.allocated() - before;
     }
     STRATA_TRY_ASSIGN(opened->model, make_model(*opened->file, *opened->device, model));
-    STRATA_TRY_ASSIGN(opened->engine, Engine::make(*opened->model, *opened->device, limits, opened->scratch_bytes,
-                                                   end_ids(*opened->file, measured->facts().vocabulary)));
+    const std::vector<int32_t> ends = end_ids(*opened->file, measured->facts().vocabulary);
+    STRATA_TRY_ASSIGN(opened->engine,
+                      Engine::make(*opened->model, *opened->device, limits, opened->scratch_bytes, ends));
+    opened->grammars.emplace(*opened->file, ends);
     if (opened->device->facts().warms_up) STRATA_TRY(warm_up(*opened->engine));
     if (options.guesses == "always") opened->engine->set_policy(std::make_unique<AlwaysGuess>());
     opened->load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/grammar_constraint.h"
 #include "engine/poly_options.h"
 #include "gguf/file.h"
 
@@ -19,6 +20,7 @@ struct OpenedEngine {
     std::unique_ptr<Device> device;
     std::unique_ptr<Model> model;
     std::unique_ptr<Engine> engine;
+    std::optional<GrammarConstraints> grammars;
 
     std::string kv;
     double load_ms = 0;
@@ -35,6 +37,8 @@ struct OpenedEngine {
     /// A number that tells this model from others, for saved conversations: from the file's header and samples of its
     /// weights.
     uint64_t model_id() const;
+    /// Gives a request the constraint that its grammar asks for.
+    Result<void> constrain(EngineRequest& request);
 };
 
 Result<std::unique_ptr<OpenedEngine>> open_engine(const PolyOptions& options);

@@ -80,6 +80,8 @@ void declare(FlagTable& table, PolyOptions& o, OtherFlags& other) {
     table.number("--max-new", "N", 0, 1 << 24, o.max_new, "tokens to write at most; 0: only read (128)");
     table.text("--stop-ids", "1,2", o.stop_ids, "ids that end the answer (the file's end ids)");
     table.text("--follow", "7,8,9", o.follow, "ids taken instead of the sampled ones");
+    table.text("--grammar", "FILE", o.grammar,
+               "what the answer must spell: a compiled grammar, as `polystrata grammar` writes it");
     table.real("--temp", 0, 1e9, o.temperature, "temperature; 0: the likeliest token");
     table.number("--top-k", "N", 0, 1 << 24, o.top_k, "candidates kept; 0 or above 64: 64 (20)");
     table.real("--top-p", 1e-30, 1, o.top_p, "smallest set of candidates with this much probability");
@@ -118,6 +120,7 @@ Result<void> check(const FlagTable& table, const PolyOptions& o) {
                              "--max-new",
                              "--stop-ids",
                              "--follow",
+                             "--grammar",
                              "--temp",
                              "--top-k",
                              "--top-p",
@@ -244,6 +247,15 @@ Result<EngineRequest> PolyOptions::request() const {
     }
     if (!follow.empty()) {
         STRATA_TRY_ASSIGN(request.follow, ids_of(follow, "--follow"));
+    }
+    if (!grammar.empty()) {
+        std::ifstream file(grammar, std::ios::binary);
+        if (!file) return file_error(grammar + ": cannot be opened", "missing");
+        std::ostringstream text;
+        text << file.rdbuf();
+        request.grammar = text.str();
+        while (!request.grammar.empty() && request.grammar.back() == '\n') request.grammar.pop_back();
+        if (request.grammar.empty()) return usage_error(grammar + " has no grammar");
     }
     if (!read_calls.empty()) {
         STRATA_TRY_ASSIGN(request.read_calls, ids_of(read_calls, "--read-calls"));

@@ -49,6 +49,7 @@ struct PolyOptions {
     int64_t max_new = 128;
     std::string stop_ids;
     std::string follow;
+    std::string grammar;  // file
     std::string read_calls;
     std::string picture_rows;
     int64_t image_pad = -1;

@@ -49,14 +49,14 @@ int largest(std::span<const float> values, int count, Item* out) {
     return have;
 }
 
-int32_t first_allowed(TokenMask allowed, int vocabulary) {
+int32_t first_allowed(AllowedTokens allowed, int vocabulary) {
     for (size_t word = 0; word < allowed.size(); ++word)
         if (allowed[word])
             return std::min(static_cast<int32_t>(word * 64) + __builtin_ctzll(allowed[word]), vocabulary - 1);
     return 0;
 }
 
-void apply_mask(std::span<float> logits, TokenMask allowed) {
+void apply_mask(std::span<float> logits, AllowedTokens allowed) {
     for (size_t i = 0; i < logits.size(); i += 64) {
         const uint64_t word = i / 64 < allowed.size() ? allowed[i / 64] : 0;
         if (word == ~uint64_t{0}) continue;
@@ -285,7 +285,7 @@ int32_t Sampler::draw(uint64_t step) const {
     return token;
 }
 
-int32_t Sampler::sample(std::span<float> logits, uint64_t step, TokenMask allowed) {
+int32_t Sampler::sample(std::span<float> logits, uint64_t step, AllowedTokens allowed) {
     for (const auto& [token, value] : sampling_.bias)
         if (in_vocabulary(token)) logits[static_cast<size_t>(token)] += value;
     if (!place_.empty()) apply_penalties(logits);

@@ -19,15 +19,22 @@ namespace strata {
 using protocol::TokenProbability;
 
 /// Bits of allowed tokens, bit i % 64 of word i / 64 for id i; (vocabulary + 63) / 64 words. Empty: all are allowed.
-using TokenMask = std::span<const uint64_t>;
+using AllowedTokens = std::span<const uint64_t>;
 
 /// Limits the tokens of an answer, for structured output. Asked once a token, in order.
 class TokenConstraint {
   public:
     virtual ~TokenConstraint() = default;
     /// What may come next. Valid until accept.
-    virtual TokenMask allowed() = 0;
-    virtual void accept(int32_t token) = 0;
+    virtual AllowedTokens allowed() = 0;
+    /// False, and nothing changes, where the token is not allowed.
+    virtual bool accept(int32_t token) = 0;
+    /// Nothing more may come: the answer is over.
+    virtual bool complete() const = 0;
+
+    /// What is accepted between the two are guesses: come_back() forgets them. Not nested.
+    virtual void look_ahead() = 0;
+    virtual void come_back() = 0;
 };
 
 /// The settings of one request and the tokens that count as seen. Allocates in the constructor and in begin only. Not
@@ -47,7 +54,7 @@ class Sampler {
 
     /// The token for a step of the answer (0 for its first). Changes the logits [vocabulary]. Where nothing can be
     /// drawn (all are minus infinity or not a number): the lowest allowed id.
-    int32_t sample(std::span<float> logits, uint64_t step, TokenMask allowed = {});
+    int32_t sample(std::span<float> logits, uint64_t step, AllowedTokens allowed = {});
 
     /// Where the logits do not matter: no bias, penalty or cut can change the largest.
     bool greedy_and_plain() const;

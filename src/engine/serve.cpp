@@ -346,7 +346,7 @@ class Server {
         info["pictures"] = pictures ? "1" : "0";
         info["profile"] = "0";
         output_.put({Info{info}, {}});
-        Ready ready{limits.max_context, {"stop", "top", "bias", "dry", "typical", "conversations"}};
+        Ready ready{limits.max_context, {"stop", "top", "bias", "dry", "typical", "conversations", "grammar"}};
         if (pictures) ready.capabilities.push_back("pictures");
         output_.put({std::move(ready), {}});
         output_.flush();
@@ -381,7 +381,10 @@ class Server {
         static_cast<GenerateRequest&>(request) = std::move(std::get<Generate>(arrival.command.what).request);
         open_.push_back({std::make_unique<LineAnswer>(output_, arrival.command.id, opened_.on_card()), arrival.cancel,
                          arrival.command.id.has_value()});
-        engine_.submit(std::move(request), *open_.back().answer, arrival.cancel);
+        LineAnswer& answer = *open_.back().answer;
+        if (const auto constrained = opened_.constrain(request); !constrained)
+            return answer.failed(constrained.error());
+        engine_.submit(std::move(request), answer, arrival.cancel);
     }
 
     void forget_ended(Input& input) {

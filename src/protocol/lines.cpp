@@ -105,6 +105,10 @@ bool set_key(GenerateRequest& request, std::string_view key, std::string_view va
     if (key == "seed") return read_int<uint64_t>(value, 0, UINT64_MAX, s.seed);
     if (key == "stop_ids") return read_ids(value, request.stop_ids.emplace());
     if (key == "follow") return read_ids(value, request.follow);
+    if (key == "grammar") {
+        request.grammar = value;
+        return !value.empty();
+    }
     if (key == "top") return read_int(value, 0, kMaxCandidates, request.top);
     if (key == "draft") return read_flag(value, request.draft);
     if (key == "repeats") return read_flag(value, request.repeats);
@@ -339,6 +343,7 @@ std::string format_generate(const GenerateRequest& request, std::optional<uint64
     key("seed", s.seed, d.seed);
     if (request.stop_ids) ids("stop_ids", *request.stop_ids);
     if (!request.follow.empty()) ids("follow", request.follow);
+    if (!request.grammar.empty()) line += " grammar=" + request.grammar;
     key("top", request.top, plain.top);
     flag("draft", request.draft);
     flag("repeats", request.repeats);

@@ -44,6 +44,8 @@ struct GenerateRequest {
     Sampling sampling;
     std::optional<std::vector<int32_t>> stop_ids;  // the answer ends after one of these; absent: the file's end ids
     std::vector<int32_t> follow;                   // taken instead of the sampled tokens, in order
+    std::string grammar;                           // what the tokens behind `follow` must spell; empty: anything.
+                                                   // In the form of grammar/grammar_text.h
     int top = 0;                                   // 0..64: likeliest tokens told with every token
     bool draft = true;                             // guesses from a draft block or model
     bool repeats = true;                           // guesses from repeats

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "grammar/grammar.h"
 #include "text/chat_values.h"
-#include "text/grammar.h"
 #include "text/json.h"
 
 namespace strata {

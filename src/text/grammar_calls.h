@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "grammar/grammar.h"
 #include "text/chat_dialect.h"
-#include "text/grammar.h"
 
 namespace strata {
 

@@ -10,7 +10,7 @@
 
 #include <string_view>
 
-#include "text/grammar.h"
+#include "grammar/grammar.h"
 
 namespace strata {
 

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "text/grammar.h"
+#include "grammar/grammar.h"
 #include "text/json.h"
 
 namespace strata {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/grammar.h"
+#include "grammar/grammar.h"
 #include "text/json.h"
 
 namespace strata {

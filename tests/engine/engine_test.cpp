@@ -418,19 +418,36 @@ TEST(Requests, ASeedRepeatsAnAnswerAndIsReported) {
 /// Allows multiples of a number, another one for every token.
 class Multiples : public TokenConstraint {
   public:
-    TokenMask allowed() override {
+    explicit Multiples(int last) : last_(last) {}
+    AllowedTokens allowed() override {
         word_ = 0;
         for (int i = 0; i < 40; ++i)
             if (i % (2 + step_ % 3) == 0) word_ |= uint64_t{1} << i;
         return {&word_, 1};
     }
-    void accept(int32_t token) override {
-        EXPECT_EQ(token % (2 + step_ % 3), 0);
+    bool accept(int32_t token) override {
+        const bool allowed = token % (2 + step_ % 3) == 0;
+        EXPECT_TRUE(allowed || ahead_);
+        if (!allowed) return false;
         ++step_;
+        return true;
+    }
+    bool complete() const override { return step_ == last_; }
+    void look_ahead() override {
+        EXPECT_FALSE(ahead_);
+        ahead_ = true;
+        back_ = step_;
+    }
+    void come_back() override {
+        EXPECT_TRUE(ahead_);
+        ahead_ = false;
+        step_ = back_;
     }
 
   private:
-    int step_ = 0;
+    const int last_;
+    int step_ = 0, back_ = 0;
+    bool ahead_ = false;
     uint64_t word_ = 0;
 };
 
@@ -440,9 +457,8 @@ TEST(Requests, AConstraintIsAskedOnceATokenAlsoInWindows) {
     for (const int window : {1, 8}) {
         auto engine = bench.engine({.max_context = 1024, .prompt_batch = 64, .window = window});
         engine->set_policy(std::make_unique<AlwaysGuess>());
-        Multiples constraint;
         EngineRequest request = asking(text(50, 1), 60);
-        request.constraint = &constraint;
+        request.constraint = std::make_shared<Multiples>(1000);
         const Recorder got = answer(*engine, request);
         if (window == 1) tokens = got.tokens;
         EXPECT_EQ(got.tokens, tokens);

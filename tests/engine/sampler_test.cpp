@@ -14,7 +14,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 int32_t sample(const Sampling& sampling, std::vector<float> logits, const std::vector<int32_t>& seen = {},
-               uint64_t step = 0, TokenMask mask = {}) {
+               uint64_t step = 0, AllowedTokens mask = {}) {
     Sampler sampler(static_cast<int>(logits.size()));
     sampler.begin(sampling, sampling.seed, static_cast<int64_t>(seen.size()) + 8);
     for (const int32_t token : seen) sampler.accept(token);

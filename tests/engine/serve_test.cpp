@@ -5,11 +5,15 @@
 #include <nlohmann/json.hpp>
 #include <poll.h>
 #include <random>
+#include <regex>
 #include <set>
 #include <signal.h>
 #include <unistd.h>
 
 #include "base/numbers.h"
+#include "gguf/file.h"
+#include "grammar/grammar_text.h"
+#include "grammar/vocabulary.h"
 #include "protocol/client.h"
 #include "support/process.h"
 
@@ -442,6 +446,100 @@ TEST(Pictures, AreComparedByTheirRows) {
     const auto there = wire.ask("GENI 4 image_pad=3 stop_ids=279 " + a + " " + more + ",9");
     EXPECT_EQ(there.reused, 14);
     EXPECT_EQ(there.tokens, wire.ask("GENI 4 cache=0 image_pad=3 stop_ids=279 " + a + " " + more + ",9").tokens);
+}
+
+// ---- grammars
+// ---------------------------------------------------------------------------------------------------------------
+
+/// A list of numbers of one to three digits in brackets, and an end if `closed`.
+std::string numbers_grammar() {
+    GrammarBuilder builder;
+    const int32_t number = builder.rule("number"), list = builder.rule("list");
+    const auto n0 = builder.state(), n1 = builder.state(), n2 = builder.state(), n3 = builder.state();
+    builder.byte(n0, '0', '9', n1);
+    builder.byte(n1, '0', '9', n2);
+    builder.byte(n2, '0', '9', n3);
+    builder.link(n1, n3);
+    builder.link(n2, n3);
+    builder.set_rule(number, n0, n3);
+    const auto start = builder.state();
+    const auto item = builder.literal(start, "["), after = builder.call(item, number);
+    builder.byte(after, ',', ',', item);
+    const auto end = builder.literal(after, "]");
+    builder.set_rule(list, start, end);
+    auto grammar = builder.build(list);
+    EXPECT_TRUE(grammar) << grammar.error().message;
+    return grammar_text(*grammar);
+}
+
+std::string spelled(const std::vector<int32_t>& tokens) {
+    static const auto pieces = *token_pieces(*gguf::File::open(kTiny));
+    std::string text;
+    for (const int32_t id : tokens) text += pieces[static_cast<size_t>(id)];
+    return text;
+}
+
+TEST(Serve, AGrammarHoldsTheAnswerAndGuessesDoNotChangeIt) {
+    const std::string grammar = " grammar=" + numbers_grammar();
+    const std::string prompt = " 17,72,68,43,56,17,72,68";
+    const std::vector<std::string> requests = {
+        "GEN 40" + grammar + " stop_ids=279" + prompt, "GEN 40 temperature=1.2 top_k=0 seed=7" + grammar + prompt,
+        "GEN 40 temperature=0.9 seed=8 penalty_last_n=9 penalty_repeat=1.3" + grammar + " stop_ids=" + prompt};
+    std::vector<std::vector<int32_t>> plain;
+    int right = 0;
+    const std::vector<std::vector<std::string>> ways = {{"--window", "1"},
+                                                        {"--window", "8", "--guesses", "always"},
+                                                        {"--window", "8", "--guesses", "always", "--no-draft"},
+                                                        {"--window", "4", "--guesses", "always", "--no-repeats"},
+                                                        {}};
+    for (const auto& flags : ways) {
+        Wire wire(flags);
+        EXPECT_NE(wire.ready.find(" grammar"), std::string::npos);
+        for (size_t i = 0; i < requests.size(); ++i) {
+            const auto got = wire.ask(requests[i]);
+            ASSERT_TRUE(got.done) << got.error;
+            right += static_cast<int>(got.done->accepted);
+            if (&flags == &ways[0]) plain.push_back(got.tokens);
+            EXPECT_EQ(got.tokens, plain[i]);
+            EXPECT_TRUE(std::regex_match(spelled(got.tokens), std::regex("\\[([0-9]{1,3},)*([0-9]{1,3}\\]?)?")))
+                << spelled(got.tokens);
+            EXPECT_EQ(got.done->finish == "stop", spelled(got.tokens).ends_with("]"));
+        }
+    }
+    EXPECT_GT(right, 0);
+}
+
+TEST(Serve, AnAnswerEndsWithItsGrammar) {
+    Wire wire({"--parallel", "2"});
+    // Forced tokens come first, whatever they are; the grammar begins behind them.
+    const std::string two = " grammar=v1:0:48-49>1;48-49>2;!";
+    const auto got = wire.ask("GEN 40 follow=5,6,7" + two + " stop_ids= 17,72,68");
+    ASSERT_TRUE(got.done);
+    EXPECT_EQ(got.done->finish, "stop");
+    ASSERT_GT(got.tokens.size(), 3u);
+    EXPECT_EQ(got.tokens[2], 7);
+    EXPECT_TRUE(std::regex_match(spelled({got.tokens.begin() + 3, got.tokens.end()}), std::regex("[01]{2}")));
+    // The same grammar twice at once, and none beside them.
+    wire.send("GEN 40 id=1" + two + " 17,72\nGEN 40 id=2" + two + " 17,72\nSTOP id=9");
+    std::map<uint64_t, std::vector<int32_t>> tokens;
+    for (int ended = 0; ended < 2;) {
+        const Reply reply = parse_reply(wire.next());
+        if (const auto* token = std::get_if<Token>(&reply.what)) tokens[*reply.id].push_back(token->id);
+        ended += std::holds_alternative<Done>(reply.what);
+    }
+    EXPECT_EQ(tokens[1], tokens[2]);
+    EXPECT_EQ(wire.ask("GEN 5 grammar=v1:0:! 17,72").done->generated, 0);
+}
+
+TEST(Serve, DamagedGrammarsAreRefused) {
+    Wire wire;
+    for (const char* grammar :
+         {"", "x", "v1:", "v1:1:!", "v1:0:", "v1:0:9>0", "v1:0:300>0", "v1:0:1>1;!x", "v1:0:@0>0;!", "v1:0:@7>1;!",
+          "v1:0:5-3>1;!", "v2:0:!", "v1:0:~4~!", "v1:0:1>99999999999;!"}) {
+        const auto got = wire.ask(std::string("GEN 5 grammar=") + grammar + " 17,72");
+        EXPECT_TRUE(got.error.starts_with("bad request: ")) << grammar << ": " << got.error;
+    }
+    EXPECT_TRUE(wire.ask("GEN 1 17,72").done);
 }
 
 // ---- ends

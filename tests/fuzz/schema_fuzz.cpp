@@ -1,5 +1,6 @@
 // Schemas and grammars from nowhere, and replies that follow their masks: no crash, no hang; a mask allows what
-// accept() takes and never leaves a reply stuck. The first byte says which of the two the input is.
+// accept() takes and never leaves a reply stuck. The first byte says what the input is: a schema, a grammar as people
+// write it, or one as it travels to the engine.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -7,8 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "grammar/grammar_text.h"
+#include "grammar/token_mask.h"
 #include "text/grammar_gbnf.h"
-#include "text/grammar_mask.h"
 #include "text/schema.h"
 
 namespace {
@@ -23,8 +25,7 @@ std::shared_ptr<const TokenTrie> make_trie() {
         bytes.emplace_back(more);
     std::vector<std::string_view> pieces(bytes.begin(), bytes.end());
     pieces.push_back({});
-    const int32_t ends[] = {static_cast<int32_t>(pieces.size() - 1)};
-    return std::make_shared<const TokenTrie>(pieces, ends);
+    return std::make_shared<const TokenTrie>(pieces);
 }
 
 void require(bool holds, const char* what) {
@@ -40,7 +41,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (size < 2) return 0;
     std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
     Result<Grammar> grammar = failure("");
-    if (data[0] & 1) {
+    if (data[0] & 4) {
+        grammar = parse_grammar_text(text);
+    } else if (data[0] & 1) {
         auto schema = parse_json(text);
         if (!schema.ok()) return 0;
         grammar = grammar_of_schema(*schema, {.strict = (data[0] & 2) != 0});
@@ -48,7 +51,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         grammar = parse_gbnf(text);
     }
     if (!grammar.ok()) return 0;
-    TokenMask mask(std::make_shared<const Grammar>(std::move(*grammar)), kTrie);
+    const std::string written = grammar_text(*grammar);
+    grammar = parse_grammar_text(written);  // as it reaches the engine
+    require(grammar.ok(), "a grammar's text cannot be read");
+    const int32_t ends[] = {static_cast<int32_t>(kTrie->vocab_size()) - 1};
+    TokenMask mask(std::make_shared<const Grammar>(std::move(*grammar)), kTrie, ends);
     for (size_t step = 0; step < 40; ++step) {
         auto bits = mask.mask();
         int32_t chosen = -1, allowed = 0;

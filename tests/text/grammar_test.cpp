@@ -3,11 +3,12 @@
 #include <gtest/gtest.h>
 #include <random>
 
+#include "grammar/grammar_text.h"
+#include "grammar/token_mask.h"
 #include "text/chat_answer.h"
 #include "text/chat_dialect.h"
 #include "text/grammar_calls.h"
 #include "text/grammar_gbnf.h"
-#include "text/grammar_mask.h"
 #include "text/schema.h"
 
 namespace strata {
@@ -23,14 +24,28 @@ std::shared_ptr<const TokenTrie> make_trie(const std::vector<std::string>& more 
     std::vector<std::string_view> pieces(bytes.begin(), bytes.end());
     for (const std::string& piece : more) pieces.push_back(piece);
     pieces.push_back({});
-    const int32_t ends[] = {static_cast<int32_t>(pieces.size() - 1)};
-    return std::make_shared<const TokenTrie>(pieces, ends);
+    return std::make_shared<const TokenTrie>(pieces);
+}
+
+TokenMask make_mask(std::shared_ptr<const Grammar> grammar, const std::shared_ptr<const TokenTrie>& trie) {
+    const int32_t ends[] = {static_cast<int32_t>(trie->vocab_size()) - 1};
+    return TokenMask(std::move(grammar), trie, ends);
+}
+
+/// As it reaches the engine: every test goes through the text.
+std::shared_ptr<const Grammar> travelled(const Grammar& grammar) {
+    const std::string text = grammar_text(grammar);
+    EXPECT_EQ(text.find_first_of(" \n="), std::string::npos);
+    auto read = parse_grammar_text(text);
+    EXPECT_TRUE(read.ok()) << read.error().message;
+    EXPECT_EQ(grammar_text(*parse_grammar_text(grammar_text(*read))), grammar_text(*read));
+    return std::make_shared<const Grammar>(std::move(*read));
 }
 
 std::shared_ptr<const Grammar> gbnf(std::string_view text) {
     auto grammar = parse_gbnf(text);
     EXPECT_TRUE(grammar.ok()) << grammar.error().message;
-    return std::make_shared<const Grammar>(std::move(*grammar));
+    return travelled(*grammar);
 }
 
 std::shared_ptr<const Grammar> schema(std::string_view text, SchemaOptions options = {}) {
@@ -38,12 +53,12 @@ std::shared_ptr<const Grammar> schema(std::string_view text, SchemaOptions optio
     EXPECT_TRUE(json.ok()) << text;
     auto grammar = grammar_of_schema(*json, options);
     EXPECT_TRUE(grammar.ok()) << grammar.error().message;
-    return std::make_shared<const Grammar>(std::move(*grammar));
+    return travelled(*grammar);
 }
 
 bool matches(const std::shared_ptr<const Grammar>& grammar, std::string_view text) {
     static auto trie = make_trie();
-    TokenMask mask(grammar, trie);
+    TokenMask mask = make_mask(grammar, trie);
     return mask.accept(text) && mask.can_end();
 }
 
@@ -322,7 +337,7 @@ TEST(TokenMask, AllowsExactlyTheTokensTheGrammarTakes) {
     auto trie = make_trie(json_tokens());
     for (const char* text : kSchemas) {
         SCOPED_TRACE(text);
-        TokenMask mask(schema(text), trie);
+        TokenMask mask = make_mask(schema(text), trie);
         for (int reply = 0; reply < 4; ++reply) {
             mask.reset();
             for (int step = 0; step < 120; ++step) {
@@ -348,7 +363,7 @@ TEST(TokenMask, WhatItAllowsIsJsonOfTheSchema) {
     for (const char* text : kSchemas) {
         SCOPED_TRACE(text);
         auto grammar = schema(text);
-        TokenMask mask(grammar, trie);
+        TokenMask mask = make_mask(grammar, trie);
         for (int reply = 0; reply < 20; ++reply) {
             mask.reset();
             std::string written;
@@ -378,7 +393,7 @@ TEST(TokenMask, WhatItAllowsIsJsonOfTheSchema) {
 
 TEST(TokenMask, LongCountedStringsKeepTheirLimits) {
     auto trie = make_trie({std::string(40, 'a'), std::string(39, 'b') + "\"", std::string(200, 'c'), "é", "éé\""});
-    TokenMask mask(schema(R"({"type": "string", "minLength": 300, "maxLength": 500})"), trie);
+    TokenMask mask = make_mask(schema(R"({"type": "string", "minLength": 300, "maxLength": 500})"), trie);
     ASSERT_TRUE(mask.accept("\""));
     for (int length = 0; length <= 500; ++length) {
         std::vector<uint64_t> bits(mask.mask().begin(), mask.mask().end());
@@ -393,7 +408,7 @@ TEST(TokenMask, LongCountedStringsKeepTheirLimits) {
 TEST(TokenMask, EndTokensComeWhereTheReplyMayEnd) {
     auto trie = make_trie();
     auto end = static_cast<int32_t>(trie->vocab_size()) - 1;
-    TokenMask mask(gbnf("root ::= [0-9]{1,2}"), trie);
+    TokenMask mask = make_mask(gbnf("root ::= [0-9]{1,2}"), trie);
     EXPECT_FALSE(mask.allows(end));
     EXPECT_FALSE(mask.accept(end));
     EXPECT_TRUE(mask.accept('7'));
@@ -407,7 +422,7 @@ TEST(TokenMask, EndTokensComeWhereTheReplyMayEnd) {
 
 TEST(TokenMask, DeepRepliesStayWithinMemory) {
     auto trie = make_trie({"[[", "]]"});
-    TokenMask mask(schema("{}"), trie);
+    TokenMask mask = make_mask(schema("{}"), trie);
     for (int i = 0; i < 150'000; ++i) ASSERT_TRUE(mask.accept("[["));
     EXPECT_TRUE(mask.allows(']'));
     for (int i = 0; i < 150'000; ++i) ASSERT_TRUE(mask.accept("]]"));
@@ -418,7 +433,7 @@ TEST(TokenMask, BeginsWhenTheReasoningIsOver) {
     // As a server uses it: free while the parser says reasoning, masked from then on, whatever tokens the closer is
     // made of.
     auto trie = make_trie();
-    TokenMask mask(
+    TokenMask mask = make_mask(
         schema(
             R"({"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"], "additionalProperties": false})"),
         trie);
@@ -455,7 +470,7 @@ TEST(CallGrammar, CallsReadBackWithArgumentsOfTheSchema) {
         const Dialect& dialect = *find_dialect(name);
         auto grammar = grammar_of_call(dialect, set.all()[0]);
         ASSERT_TRUE(grammar.ok()) << grammar.error().message;
-        TokenMask mask(std::make_shared<const Grammar>(std::move(*grammar)), trie);
+        TokenMask mask = make_mask(std::make_shared<const Grammar>(std::move(*grammar)), trie);
         for (int reply = 0; reply < 10; ++reply) {
             mask.reset();
             std::string written = dialect.forced_call("save");

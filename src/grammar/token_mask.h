@@ -8,11 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "text/grammar.h"
+#include "grammar/grammar.h"
 
 namespace strata {
-
-class Tokenizer;
 
 /// A vocabulary's pieces as a tree of bytes, in the order of a walk. Immutable: build it once a model.
 class TokenTrie {
@@ -20,8 +18,7 @@ class TokenTrie {
     /// pieces[id]: the token's bytes; empty for tokens that a constrained reply must not contain (control tokens). The
     /// views are not kept. Pieces longer than Grammar::lookahead_bytes (a few long words and runs of
     /// blanks) are left out, too.
-    TokenTrie(std::span<const std::string_view> pieces, std::span<const int32_t> end_tokens);
-    static TokenTrie from(const Tokenizer& tokenizer);
+    explicit TokenTrie(std::span<const std::string_view> pieces);
 
     struct Node {
         uint8_t byte;
@@ -33,21 +30,21 @@ class TokenTrie {
     int32_t same_piece(int32_t token) const { return same_piece_[static_cast<size_t>(token)]; }  // or -1
     std::string_view piece(int32_t token) const;
     size_t vocab_size() const { return same_piece_.size(); }
-    std::span<const int32_t> end_tokens() const { return end_tokens_; }
 
   private:
     std::vector<Node> nodes_;
     std::vector<int32_t> same_piece_;  // [vocabulary]
     std::vector<uint32_t> piece_start_;
     std::vector<char> piece_bytes_;
-    std::vector<int32_t> end_tokens_;
 };
 
 /// Follows one reply through a grammar and says which tokens may come next. Not safe to use from several threads at
 /// once. What it learns about the grammar it keeps, so use the same one again (reset()) for the next reply.
 class TokenMask {
   public:
-    TokenMask(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie);
+    /// `end_tokens` end a reply where it may end; they are the only ones that need no piece.
+    TokenMask(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie,
+              std::span<const int32_t> end_tokens);
     ~TokenMask();
     TokenMask(TokenMask&&) noexcept;
     TokenMask& operator=(TokenMask&&) noexcept;
@@ -69,6 +66,10 @@ class TokenMask {
     bool must_end() const;
     /// Back to the reply's start.
     void reset();
+
+    /// From look_ahead() on, accept() is a try: come_back() returns to where the reply was. Not nested.
+    void look_ahead();
+    void come_back();
 
   private:
     class Machine;

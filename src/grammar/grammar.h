@@ -1,7 +1,7 @@
 // Grammars that a reply must follow, as automata over bytes. A grammar is a set of rules; a rule is a deterministic
-// automaton whose edges are bytes or calls of other rules, so nesting needs a stack and nothing else does. Built from a
-// notation (grammar_gbnf.h) or a JSON schema (schema.h); grammar_mask.h makes token masks of it.
-// docs/structured-output.md.
+// automaton whose edges are bytes or calls of other rules, so nesting needs a stack and nothing else does. The text
+// room builds them from a notation or a JSON schema; they travel to the engine as text (grammar_text.h), where
+// token_mask.h makes token masks of them. docs/structured-output.md.
 #pragma once
 
 #include <array>
@@ -52,6 +52,8 @@ class Grammar {
     int classes() const { return classes_; }  // of bytes that no rule tells apart
     uint8_t class_of(uint8_t byte) const { return classes_of_[byte]; }
     size_t nodes() const { return info_.size(); }
+    int32_t root() const { return root_; }
+    int32_t rules() const { return static_cast<int32_t>(starts_.size()); }
 
     static constexpr int lookahead_bytes = 48;
 

@@ -1,4 +1,4 @@
-#include "text/grammar.h"
+#include "grammar/grammar.h"
 
 #include <algorithm>
 #include <map>
@@ -265,7 +265,6 @@ class Determiniser {
             nodes_[static_cast<size_t>(first) + i].next = std::move(next);
             nodes_[static_cast<size_t>(first) + i].calls = std::move(calls);
         }
-        ends_.push_back(static_cast<int32_t>(nodes_.size()));
         return true;
     }
 
@@ -413,7 +412,7 @@ class Determiniser {
     std::array<uint8_t, 256> class_of_{};
     std::vector<uint8_t> first_byte_;  // [classes]
     std::vector<Node> nodes_;
-    std::vector<int32_t> starts_, ends_;
+    std::vector<int32_t> starts_;  // [rules]
     std::vector<bool> productive_;
 };
 

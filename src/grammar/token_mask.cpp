@@ -5,19 +5,17 @@
 // of a string nearly all tokens are allowed. What a token does before it leaves the rule it begins in depends on the
 // node alone. So for a node the tree of tokens is walked once: tokens that stay inside are allowed for good, and for
 // those that leave, the rests behind the exits are gathered into a small tree, which is walked with the stack at hand.
-#include "text/grammar_mask.h"
+#include "grammar/token_mask.h"
 
 #include <algorithm>
 #include <array>
 #include <string>
 #include <unordered_set>
-
-#include "text/tokenizer.h"
+#include <utility>
 
 namespace strata {
 
-TokenTrie::TokenTrie(std::span<const std::string_view> pieces, std::span<const int32_t> end_tokens)
-    : same_piece_(pieces.size(), -1), end_tokens_(end_tokens.begin(), end_tokens.end()) {
+TokenTrie::TokenTrie(std::span<const std::string_view> pieces) : same_piece_(pieces.size(), -1) {
     std::vector<int32_t> order;
     piece_start_.reserve(pieces.size() + 1);
     for (size_t id = 0; id < pieces.size(); ++id) {
@@ -64,30 +62,30 @@ std::string_view TokenTrie::piece(int32_t token) const {
     return {piece_bytes_.data() + start, end - start};
 }
 
-TokenTrie TokenTrie::from(const Tokenizer& tokenizer) {
-    std::vector<std::string_view> pieces(static_cast<size_t>(tokenizer.vocab_size()));
-    for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-        TokenType type = tokenizer.type(id);
-        if (type == TokenType::normal || type == TokenType::byte) pieces[static_cast<size_t>(id)] = tokenizer.piece(id);
-    }
-    return TokenTrie(pieces, tokenizer.end_of_generation());
-}
-
 class TokenMask::Machine {
   public:
-    Machine(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie)
+    Machine(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie,
+            std::span<const int32_t> end_tokens)
         : grammar_(std::move(grammar)), trie_(std::move(trie)), words_((trie_->vocab_size() + 63) / 64) {
+        for (int32_t token : end_tokens) {
+            if (token >= 0 && static_cast<size_t>(token) < trie_->vocab_size()) end_tokens_.push_back(token);
+        }
         forget();
         warm_up();
     }
 
-    void reset() { now_ = state_of({{grammar_->start(), kBottom}}, false); }
+    void reset() {
+        now_ = state_of({{grammar_->start(), kBottom}}, false);
+        back_ = kUnknown;
+    }
+    void look_ahead() { back_ = now_; }
+    void come_back() { now_ = std::exchange(back_, kUnknown); }
 
     bool can_end() const { return states_[static_cast<size_t>(now_)].accepting; }
     bool must_end() const { return can_end() && states_[static_cast<size_t>(now_)].configs.empty(); }
 
     bool accept(std::string_view bytes) {
-        if (states_.size() > kMostStates) forget_but_now();
+        if (states_.size() > kMostStates && back_ == kUnknown) forget_but_now();
         int32_t state = now_;
         for (char c : bytes) {
             state = step(state, grammar_->class_of(static_cast<uint8_t>(c)));
@@ -118,12 +116,14 @@ class TokenMask::Machine {
         auto place = masks_.find(now_);
         if (place != masks_.end()) return place->second;
         if (masks_.size() >= kMostMasks) masks_.clear();
+        if (local_bytes_ > kMostLocalBytes) forget_locals();
         std::vector<uint64_t> mask(words_, 0);
         // Steps make states, which move: by number.
         std::vector<Config> configs = states_[static_cast<size_t>(now_)].configs;
         for (const Config& config : configs) add_tokens(config, mask);
-        if (can_end()) {
-            for (int32_t token : trie_->end_tokens()) set(mask, token);
+        for (int32_t token : end_tokens_) {  // whatever their text
+            mask[static_cast<size_t>(token) / 64] &= ~(uint64_t{1} << (token % 64));
+            if (can_end()) set(mask, token);
         }
         return masks_.emplace(now_, std::move(mask)).first->second;
     }
@@ -133,7 +133,7 @@ class TokenMask::Machine {
     static constexpr int32_t kBottom = -1;   // the reply's own: to leave it is to have finished
     static constexpr int32_t kOutside = -2;  // while a node is looked at alone: to leave it is an exit
     static constexpr int32_t kDead = -1, kUnknown = -2;
-    static constexpr size_t kMostStates = 200'000, kMostMasks = 256;
+    static constexpr size_t kMostStates = 200'000, kMostMasks = 256, kMostLocalBytes = size_t{64} << 20;
 
     struct Config {
         Grammar::Node node;
@@ -172,8 +172,13 @@ class TokenMask::Machine {
         mask[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
     }
     bool is_end(int32_t token) const {
-        auto ends = trie_->end_tokens();
-        return std::find(ends.begin(), ends.end(), token) != ends.end();
+        return std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end();
+    }
+
+    /// Grammars with many places where much may come (long patterns) would fill the memory.
+    void forget_locals() {
+        locals_.clear();
+        local_bytes_ = 0;
     }
 
     void forget() {
@@ -356,10 +361,13 @@ class TokenMask::Machine {
         }
         if (allowed.size() > words_) {
             local.many.assign(words_, 0);
+            local_bytes_ += words_ * sizeof(uint64_t);
             for (int32_t token : allowed) set(local.many, token);
         } else {
+            local_bytes_ += allowed.size() * sizeof(int32_t);
             local.few = std::move(allowed);
         }
+        local_bytes_ += exits.size() * sizeof(uint32_t);
         if (exits.empty()) return;
         local.rests.emplace_back();
         local.rests[0].nodes = std::move(exits);
@@ -381,17 +389,21 @@ class TokenMask::Machine {
     std::shared_ptr<const Grammar> grammar_;
     std::shared_ptr<const TokenTrie> trie_;
     size_t words_;
+    std::vector<int32_t> end_tokens_;
     std::vector<Frame> frames_;
     std::unordered_map<uint64_t, int32_t> frame_numbers_;
     std::vector<State> states_;
     std::unordered_map<std::string, int32_t> state_numbers_;
     std::unordered_map<int32_t, std::vector<uint64_t>> masks_;  // by state
     std::unordered_map<Grammar::Node, Local> locals_;
+    size_t local_bytes_ = 0;  // of locals_, about
     int32_t now_ = 0;
+    int32_t back_ = kUnknown;  // where look_ahead() began
 };
 
-TokenMask::TokenMask(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie)
-    : machine_(std::make_unique<Machine>(std::move(grammar), std::move(trie))) {}
+TokenMask::TokenMask(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> trie,
+                     std::span<const int32_t> end_tokens)
+    : machine_(std::make_unique<Machine>(std::move(grammar), std::move(trie), end_tokens)) {}
 TokenMask::~TokenMask() = default;
 TokenMask::TokenMask(TokenMask&&) noexcept = default;
 TokenMask& TokenMask::operator=(TokenMask&&) noexcept = default;
@@ -416,6 +428,12 @@ bool TokenMask::must_end() const {
 }
 void TokenMask::reset() {
     machine_->reset();
+}
+void TokenMask::look_ahead() {
+    machine_->look_ahead();
+}
+void TokenMask::come_back() {
+    machine_->come_back();
 }
 
 }  // namespace strata
