@@ -263,6 +263,13 @@ void Loader::refuse_biases() {
             return refuse("biases are not supported for " + architecture_ + " (" + std::string(info.name) + ")");
 }
 
+void Loader::refuse_type(Type type) {
+    for (const gguf::TensorInfo& info : file_.tensors())
+        if (info.type == type)
+            return refuse("tensor " + std::string(info.name) + " is " + std::string(type_info(type).name) +
+                          ", which is not supported for " + architecture_);
+}
+
 std::vector<std::string> Loader::notes() const {
     std::string first;
     size_t ignored = 0;

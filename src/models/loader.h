@@ -72,6 +72,8 @@ class Loader {
 
     /// Refuses a layer's bias that nothing has asked for: a sum without it would be wrong.
     void refuse_biases();
+    /// Refuses tensors of a type that the model cannot be computed with.
+    void refuse_type(Type type);
 
     /// Records an error of the model's own checks.
     void refuse(const std::string& message);

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "models/gemma4.h"
 #include "models/lfm2moe.h"
 #include "models/model.h"
 #include "models/qwen35moe.h"
@@ -18,6 +19,7 @@ struct Entry {
 constexpr std::array kArchitectures = {
     Entry{"qwen35moe", make_qwen35moe},
     Entry{"clover_moe", make_qwen35moe},
+    Entry{"gemma4", make_gemma4, "gemma4-assistant"},
     Entry{"lfm2moe", make_lfm2moe},
 };
 

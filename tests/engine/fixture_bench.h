@@ -1,6 +1,7 @@
 // A fixture's model on the CPU device, for engines.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "cpu/cpu_device.h"
@@ -13,9 +14,13 @@ namespace strata {
 
 class FixtureBench : public Bench {
   public:
-    explicit FixtureBench(const std::string& name, int threads = 1, int max_call_rows = 64, Type cache = Type::f16)
+    /// draft: a draft model in a file of its own, or empty.
+    explicit FixtureBench(const std::string& name, int threads = 1, int max_call_rows = 64, Type cache = Type::f16,
+                          const std::string& draft = "")
         : file_(must(gguf::File::open(POLYSTRATA_TEST_DATA "/" + name))),
-          options_{.cache_type = cache, .max_call_rows = max_call_rows},
+          draft_file_(draft.empty() ? std::nullopt
+                                    : std::optional(must(gguf::File::open(POLYSTRATA_TEST_DATA "/" + draft)))),
+          options_{.cache_type = cache, .max_call_rows = max_call_rows, .draft = draft_file_ ? &*draft_file_ : nullptr},
           device_(must(CpuDevice::create({.threads = threads}))),
           measured_(must(make_model(file_, measuring_, options_))),
           model_(must(make_model(file_, *device_, options_))),
@@ -35,6 +40,7 @@ class FixtureBench : public Bench {
     }
 
     gguf::File file_;
+    std::optional<gguf::File> draft_file_;
     ModelOptions options_;
     MeasuringDevice measuring_;
     std::unique_ptr<Device> device_;

@@ -12,13 +12,16 @@ struct Fixture {
     bool has_draft;
     Type cache = Type::f16;
     int threads = 1;
+    const char* draft = "";  // a draft model in a file of its own
 };
+
+constexpr const char* kGemma4Draft = "gemma4/tiny-assistant.gguf";
 
 class FixtureWalk : public testing::TestWithParam<Fixture> {};
 
 TEST_P(FixtureWalk, RandomRequestsGiveWhatAPlainReadingGives) {
     const Fixture& fixture = GetParam();
-    FixtureBench bench(fixture.file, fixture.threads, 64, fixture.cache);
+    FixtureBench bench(fixture.file, fixture.threads, 64, fixture.cache, fixture.draft);
     EXPECT_EQ(bench.model().draft() != nullptr, fixture.has_draft);
     RandomWalk walk(bench, {.seed = seed_or(21),
                             .steps = 60,
@@ -38,6 +41,9 @@ INSTANTIATE_TEST_SUITE_P(Models, FixtureWalk,
                                          Fixture{"qwen35moe/tiny.gguf", true, Type::q8_0, 3},
                                          Fixture{"qwen35moe/heads.gguf", true, Type::f32},
                                          Fixture{"clover_moe/tiny.gguf", false},
+                                         Fixture{"gemma4/tiny.gguf", false, Type::f32, 3},
+                                         Fixture{"gemma4/tiny.gguf", true, Type::f16, 1, kGemma4Draft},
+                                         Fixture{"gemma4/tiny.gguf", true, Type::q8_0, 1, kGemma4Draft},
                                          Fixture{"lfm2moe/tiny.gguf", false, Type::f16, 3}));
 
 }  // namespace

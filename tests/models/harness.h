@@ -39,13 +39,20 @@ class Session {
   public:
     explicit Session(const std::string& model, CpuOptions cpu = {}, ModelOptions options = {})
         : Session(data(model), cpu, options) {}
-    explicit Session(const std::filesystem::path& path, CpuOptions cpu = {}, ModelOptions options = {}) {
+    explicit Session(const std::filesystem::path& path, CpuOptions cpu = {}, ModelOptions options = {},
+                     const std::filesystem::path& draft = {}) {
         auto opened = gguf::File::open(path);
         if (!opened) throw std::runtime_error(opened.error().message);
         file_ = std::make_unique<gguf::File>(std::move(opened).value());
         auto device = CpuDevice::create(cpu);
         if (!device) throw std::runtime_error(device.error().message);
         device_ = std::move(device).value();
+        if (!draft.empty()) {
+            auto other = gguf::File::open(draft);
+            if (!other) throw std::runtime_error(other.error().message);
+            draft_file_ = std::make_unique<gguf::File>(std::move(other).value());
+            options.draft = draft_file_.get();
+        }
         auto made = make_model(*file_, *device_, options);
         if (!made) throw std::runtime_error(made.error().message);
         model_ = std::move(made).value();
@@ -75,11 +82,14 @@ class Session {
 
     Logits picture(const Picture& picture) {
         const int p = state_.next_position, n = picture.columns * picture.lines;
+        const bool grid = model_->facts().pictures == ModelFacts::Pictures::grid;
         std::vector<std::array<int32_t, 3>> positions;
-        for (int r = 0; r < n; ++r) positions.push_back({p, p + r / picture.columns, p + r % picture.columns});
+        for (int r = 0; r < n; ++r)
+            positions.push_back(grid ? std::array<int32_t, 3>{p, p + r / picture.columns, p + r % picture.columns}
+                                     : std::array<int32_t, 3>{p + r, p + r, p + r});
         const std::array<PictureSpan, 1> spans{{{0, n}}};
         return run(std::vector<int32_t>(static_cast<size_t>(n), 0), positions, spans, picture.rows.data(), -1,
-                   p + std::max(picture.columns, picture.lines));
+                   p + (grid ? std::max(picture.columns, picture.lines) : n));
     }
 
     /// A prompt in calls of these sizes (one call where empty).
@@ -181,7 +191,7 @@ class Session {
         return result;
     }
 
-    std::unique_ptr<gguf::File> file_;
+    std::unique_ptr<gguf::File> file_, draft_file_;
     std::unique_ptr<CpuDevice> device_;
     std::unique_ptr<Model> model_;
     std::vector<std::byte> memory_;
@@ -222,29 +232,39 @@ class FloatTwin {
     std::filesystem::path folder_;
 };
 
-/// A fixture with its keys or tensors changed by `edit`, opened as a model: the error's sentence, or nothing; `notes`:
-/// what loading had to say.
+/// A fixture with its keys or tensors changed by `edit`, and zeros for data: shapes are checked before it.
+class EditedFile {
+  public:
+    EditedFile(const std::string& fixture, const std::function<void(gguf::Contents&)>& edit) {
+        auto file = gguf::File::open(data(fixture));
+        gguf::Contents contents;
+        for (const gguf::Key& key : file->keys()) contents.keys.copy(key);
+        for (const gguf::TensorInfo& t : file->tensors())
+            contents.tensors.push_back({std::string(t.name), t.type, {t.dims.begin(), t.dims.begin() + t.n_dims}});
+        edit(contents);
+        std::string pattern = (std::filesystem::temp_directory_path() / "strata-edited-XXXXXX").string();
+        folder_ = ::mkdtemp(pattern.data());
+        auto output = gguf::Output::create(*gguf::lay_out(contents, path()), {});
+        for (size_t i = 0; i < contents.tensors.size(); ++i) {
+            const std::vector<std::byte> zeros(output->layout().tensors[i].bytes);
+            if (!output->write(i, 0, zeros)) throw std::runtime_error("the edited file was not written");
+        }
+        if (!output->finish()) throw std::runtime_error("the edited file was not finished");
+    }
+    ~EditedFile() { std::filesystem::remove_all(folder_); }
+    std::filesystem::path path() const { return folder_ / "m.gguf"; }
+
+  private:
+    std::filesystem::path folder_;
+};
+
+/// An edited file opened as a model: the error's sentence, or nothing; `notes`: what loading had to say.
 inline std::string refusal(const std::string& fixture, const std::function<void(gguf::Contents&)>& edit,
                            std::vector<std::string>* notes = nullptr) {
-    auto file = gguf::File::open(data(fixture));
-    gguf::Contents contents;
-    for (const gguf::Key& key : file->keys()) contents.keys.copy(key);
-    for (const gguf::TensorInfo& t : file->tensors())
-        contents.tensors.push_back({std::string(t.name), t.type, {t.dims.begin(), t.dims.begin() + t.n_dims}});
-    edit(contents);
-    // Shapes are checked before data: zeros do.
-    std::string pattern = (std::filesystem::temp_directory_path() / "strata-refusal-XXXXXX").string();
-    const std::filesystem::path folder = ::mkdtemp(pattern.data());
-    auto output = gguf::Output::create(*gguf::lay_out(contents, folder / "m.gguf"), {});
-    for (size_t i = 0; i < contents.tensors.size(); ++i) {
-        const std::vector<std::byte> zeros(output->layout().tensors[i].bytes);
-        if (!output->write(i, 0, zeros)) throw std::runtime_error("not written");
-    }
-    if (!output->finish()) throw std::runtime_error("not finished");
+    const EditedFile edited(fixture, edit);
     auto device = CpuDevice::create();
-    auto opened = gguf::File::open(folder / "m.gguf");
+    auto opened = gguf::File::open(edited.path());
     auto model = make_model(*opened, **device, {});
-    std::filesystem::remove_all(folder);
     if (model && notes) *notes = (*model)->facts().notes;
     return model ? "" : model.error().message;
 }
@@ -262,12 +282,26 @@ struct Tolerance {
     float mean = std::numeric_limits<float>::infinity();  // of the differences of a row's logits
 };
 
-// The fixtures' files have two names for some things.
+// The fixtures' files have several names for some things.
 inline std::vector<int32_t> ids_of(const nlohmann::json& c) {
-    return c.at(c.contains("ids") ? "ids" : "tokens").get<std::vector<int32_t>>();
+    if (!c.contains("segments")) return c.at(c.contains("ids") ? "ids" : "tokens").get<std::vector<int32_t>>();
+    std::vector<int32_t> ids;
+    for (const auto& segment : c.at("segments"))
+        for (const auto& id : segment.at("tokens")) ids.push_back(id);
+    return ids;
 }
-inline std::vector<float> gaps_of(const nlohmann::json& c, const std::string& prefix = "") {
-    return c.at(prefix + (c.contains(prefix + "gap") ? "gap" : "top2_gap")).get<std::vector<float>>();
+/// The sizes of a case's calls; none: one call.
+inline std::vector<int> calls_of(const nlohmann::json& c) {
+    std::vector<int> calls = c.value("split", std::vector<int>{});
+    if (c.contains("segments"))
+        for (const auto& segment : c.at("segments")) calls.push_back(static_cast<int>(segment.at("tokens").size()));
+    return calls;
+}
+/// How far the two largest logits are apart; infinitely where the file does not say it.
+inline std::vector<float> gaps_of(const nlohmann::json& c, size_t count, const std::string& prefix = "") {
+    for (const char* name : {"gap", "top2_gap"})
+        if (c.contains(prefix + name)) return c.at(prefix + name).get<std::vector<float>>();
+    return std::vector<float>(count, std::numeric_limits<float>::infinity());
 }
 
 inline nlohmann::json find_case(const nlohmann::json& reference, const std::string& name) {
@@ -309,9 +343,7 @@ inline void expect_logits(const std::vector<float>& reference, const std::vector
 inline void expect_case(const nlohmann::json& reference, const Logits& rows, const Tolerance& allowed) {
     const auto& best = reference.at("argmax");
     ASSERT_EQ(best.size(), rows.size());
-    const auto gap = reference.contains("gap") || reference.contains("top2_gap")
-                         ? gaps_of(reference)
-                         : std::vector<float>(rows.size(), std::numeric_limits<float>::infinity());
+    const auto gap = gaps_of(reference, rows.size());
     for (size_t t = 0; t < rows.size(); ++t)
         if (gap[t] > allowed.gap) {
             EXPECT_EQ(argmax(rows[t]), best[t].get<size_t>()) << "row " << t;
@@ -326,7 +358,7 @@ inline void expect_case(const nlohmann::json& reference, const Logits& rows, con
 inline void expect_greedy(Session& session, std::vector<float> last, const nlohmann::json& reference,
                           const Tolerance& allowed) {
     const auto tokens = reference.at("greedy").get<std::vector<int32_t>>();
-    const auto gaps = gaps_of(reference, "greedy_");
+    const auto gaps = gaps_of(reference, tokens.size(), "greedy_");
     for (size_t i = 0; i < tokens.size() && gaps[i] > allowed.gap; ++i) {
         ASSERT_EQ(static_cast<int32_t>(argmax(last)), tokens[i]) << "step " << i;
         last = session.call({tokens[i]}).back();
