@@ -66,6 +66,33 @@ constexpr bool super_block(Type type) {
     }
 }
 
+/// Bytes of a block in a file.
+constexpr int block_bytes(Type type) {
+    switch (type) {
+        case Type::mxfp4: return 17;
+        case Type::q4_0:
+        case Type::iq4_nl: return 18;
+        case Type::q4_1: return 20;
+        case Type::q5_0: return 22;
+        case Type::q5_1: return 24;
+        case Type::q8_0: return 34;
+        case Type::q2_k: return 84;
+        case Type::q3_k: return 110;
+        case Type::q4_k: return 144;
+        case Type::q5_k: return 176;
+        case Type::q6_k: return 210;
+        case Type::iq1_s: return 50;
+        case Type::iq1_m: return 56;
+        case Type::iq2_xxs: return 66;
+        case Type::iq2_xs: return 74;
+        case Type::iq2_s: return 82;
+        case Type::iq3_xxs: return 98;
+        case Type::iq3_s: return 110;
+        case Type::iq4_xs: return 136;
+        default: return 0;
+    }
+}
+
 inline Ints nibbles(Ints v) {
     return v & all_bytes(15);
 }

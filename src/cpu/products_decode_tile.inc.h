@@ -38,14 +38,8 @@ void decode_rows(TileRows rows, int blocks, Out& out, const AfterBlock& after_bl
     } else if constexpr (type == Type::iq3_s) {
         decode_iq3_s(rows, out);
     } else {
-        constexpr int kBytes = type == Type::mxfp4                          ? 17
-                               : type == Type::q4_0 || type == Type::iq4_nl ? 18
-                               : type == Type::q4_1                         ? 20
-                               : type == Type::q5_0                         ? 22
-                               : type == Type::q5_1                         ? 24
-                                                                            : 34;
         for (int b = 0; b < blocks; ++b) {
-            decode_block32<type>(rows, kBytes * b, b, out);
+            decode_block32<type>(rows, block_bytes(type) * b, b, out);
             after_block(b);
         }
     }
@@ -63,7 +57,7 @@ template <Type type>
 
 /// An out that multiplies codes by one column as they come, without a panel: the blocks of a segment (or one, of a type
 /// with blocks of 32) have their sums in registers.
-template <TermKind kind, CodeForm form, int kBlocks>
+template <TermKind kind, CodeForm form, int kBlocks, int kBytes>
 struct ColumnRows {
     static constexpr bool kHalves = kind == TermKind::halves || kind == TermKind::halves_minimum;
     static constexpr int kParts = kHalves ? 2 : 1;
@@ -71,6 +65,7 @@ struct ColumnRows {
     const int8_t* column;
     const float* scales;
     const int16_t* half_sums;
+    const std::byte* ahead;
     Floats sum = all_floats(0);
     CodeSums<form.most> products[kBlocks][kParts];
     int adds[kBlocks][kParts];
@@ -89,8 +84,18 @@ struct ColumnRows {
                                        : multiply_pairs(column_word(half_sums + 2 * block), all_words(offsets)));
             adds[b][part] = 0;
         }
+        v = ask_ahead(block, quad, v);
         its.add(CodeSums<form.most>::weights(v), column_word(column + 32 * block + 4 * quad));
         if (++adds[b][part] % CodeSums<form.most>::kDepth == 0 || adds[b][part] == 8 / kParts) its.settle();
+    }
+    /// Asks for the lines of `ahead` that stand for these codes, just before the codes are used.
+    Ints ask_ahead(int block, int quad, Ints v) const {
+        constexpr int kCalls = 8 * kBlocks, kLines = (kVector * kBytes + 63) / 64;
+        const int call = 8 * place(block) + quad;
+        const std::byte* from = kBlocks == 1 ? ahead + block * kVector * kBytes : ahead;
+        for (int line = call * kLines / kCalls; line < (call + 1) * kLines / kCalls; ++line)
+            v = prefetch_before(v, from + 64 * line);
+        return v;
     }
     void scale(int block, Floats v) { block_scale[place(block)] = v; }
     void minimum(int block, Floats v) { block_minimum[place(block)] = v; }
@@ -122,10 +127,12 @@ struct ColumnRows {
 
 template <Type type>
 [[gnu::flatten]] void multiply_tile_once(TileRows rows, int blocks, const int8_t* codes, const float* scales,
-                                         const int16_t* half_sums, bool first, float* y) {
+                                         const int16_t* half_sums, const std::byte* ahead, bool first, float* y) {
     constexpr bool kSuper = super_block(type);
+    constexpr int kBytes = block_bytes(type);
     for (int row = 0; row < kTileRows; row += kVector) {
-        ColumnRows<term_kind(type), code_form<type>(), kSuper ? 8 : 1> out{codes, scales, half_sums};
+        ColumnRows<term_kind(type), code_form<type>(), kSuper ? 8 : 1, kBytes> out{codes, scales, half_sums, ahead};
+        ahead += kVector * kBytes * (kSuper ? 1 : blocks);
         decode_rows<type>(rows.from(row), blocks, out, [&](int b) { out.finish(b); });
         if constexpr (kSuper) repeat<8>([&](auto b) { out.finish(b); });
         store_floats(y + row, first ? out.sum : add(load_floats(y + row), out.sum));

@@ -81,9 +81,10 @@ using DecodeFunction = void (*)(TileRows rows, int blocks, Panel& panel);
 using MultiplyFunction = void (*)(const Panel& panel, int blocks, const int8_t* codes, const float* scales,
                                   const int16_t* half_sums, bool first, float* y);
 
-/// The product of a segment and one column without a panel; codes, scales and half_sums as in QuantisedRows.
+/// The product of a segment and one column without a panel; codes, scales and half_sums as in QuantisedRows. While it
+/// works it asks for as many bytes at `ahead` as it reads, evenly; any address will do.
 using MultiplyOnceFunction = void (*)(TileRows rows, int blocks, const int8_t* codes, const float* scales,
-                                      const int16_t* half_sums, bool first, float* y);
+                                      const int16_t* half_sums, const std::byte* ahead, bool first, float* y);
 
 using DecodeFloatFunction = void (*)(TileRows rows, int inputs, FloatPanel& panel);
 /// The same for float weights; the columns are N rows of floats.

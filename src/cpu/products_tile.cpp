@@ -56,7 +56,7 @@ void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Column
 
     const TypeKernels& type = kernels.of(m.type);
     const bool codes = tile.reads_codes();
-    const std::byte* ahead = next ? next->data() : nullptr;
+    const std::byte* ahead = next ? next->data() : tile.data();
     const uint64_t ahead_bytes = next ? next->bytes() : 0;
     for (int start = 0; start < m.cols; start += kSegmentInputs) {
         const int inputs = std::min(kSegmentInputs, m.cols - start);
@@ -71,10 +71,14 @@ void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Column
         }
         if (codes && columns.count == 1 && type.multiply_once) {
             type.multiply_once(segment, inputs / 32, columns.codes + start, columns.scales + start / 32,
-                               columns.half_sums + start / 16, start == 0, y);
+                               columns.half_sums + start / 16, ahead, start == 0, y);
+            ahead += kTileRows * segment_size;
             rows.data += segment_size;
             continue;
         }
+        if (next)
+            prefetch(ahead, ahead_bytes * static_cast<uint64_t>(start) / static_cast<uint64_t>(m.cols),
+                     ahead_bytes * static_cast<uint64_t>(start + inputs) / static_cast<uint64_t>(m.cols));
         if (codes)
             type.decode(segment, inputs / 32, scratch.panel);
         else
