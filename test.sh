@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs every test that this machine can run; the last lines are ctest's own.
-#   ./test.sh                            release build in build/, the engine alone in build-engine/
+#   ./test.sh                            release build in build/, the engine alone in build-engine/, and where there
+#                                        is a clang++ the fuzzers in build-fuzz/, which run for seconds
 #   ./test.sh --sanitize address|thread  under that sanitizer, in build-asan/ or build-tsan/
 #   ./test.sh --cpu                      without CUDA, even where nvcc is found
 # Exit codes: 0 all passed, 1 a test or the build failed, 2 wrong usage.
@@ -39,6 +40,13 @@ if [[ -z $sanitize ]]; then
     cmake -S . -B build-engine -G Ninja -DCMAKE_BUILD_TYPE=Release -DPOLYSTRATA_SERVER=OFF -DPOLYSTRATA_TESTS=OFF \
         -DPOLYSTRATA_CUDA=OFF
     ninja -C build-engine -j "$jobs"
+
+    # The test fuzz.short runs them.
+    if command -v clang++ >/dev/null; then
+        CXX=clang++ CC=clang cmake -S . -B build-fuzz -G Ninja -DCMAKE_BUILD_TYPE=Release -DPOLYSTRATA_FUZZ=ON \
+            -DPOLYSTRATA_SANITIZE=address -DPOLYSTRATA_TESTS=OFF -DPOLYSTRATA_CUDA=OFF
+        ninja -C build-fuzz -j "$jobs" fuzz_gguf fuzz_tokenizer fuzz_jinja fuzz_parser fuzz_schema
+    fi
 fi
 
 ctest --test-dir "$tree" --output-on-failure -j "$jobs" || exit 1

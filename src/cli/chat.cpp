@@ -16,6 +16,7 @@ struct Flags {
     std::string prompt;
     std::string system;
     std::string think;
+    std::string schema, grammar;  // files
     int64_t max_new = 0;
     bool json = false;
 };
@@ -73,6 +74,26 @@ Outcome answer_once(const Flags& flags, SessionOptions options, Interrupts& inte
     return reply->leave || reply->done.finish == "cancel" ? 130 : 0;
 }
 
+/// What --json-schema and --grammar ask for; compiled once here, so that what they refuse is told before a model loads.
+Result<std::optional<ReplyRules>> reply_rules(const Flags& flags) {
+    if (flags.schema.empty() && flags.grammar.empty()) return std::optional<ReplyRules>();
+    ReplyRules rules;
+    const std::string& path = flags.schema.empty() ? flags.grammar : flags.schema;
+    STRATA_TRY_ASSIGN(rules.grammar, read_text_file(path));
+    rules.content = ReplyRules::Content::grammar;
+    if (!flags.schema.empty()) {
+        auto schema = parse_json(rules.grammar);
+        if (!schema) return file_error(path + ": " + schema.error().message, "json");
+        rules.schema = std::move(*schema);
+        rules.content = ReplyRules::Content::schema;
+    }
+    AnswerOptions content;
+    content.start = AnswerStart::content;
+    const auto compiled = grammar_of_reply(plain_dialect(false), content, rules);
+    if (!compiled) return file_error(path + ": " + compiled.error().message, compiled.error().code);
+    return std::optional<ReplyRules>(std::move(rules));
+}
+
 Outcome run(const Flags& flags, bool prompt_given) {
     if (flags.json && !prompt_given) return usage_error("--json needs --prompt");
     SessionOptions options;
@@ -81,6 +102,7 @@ Outcome run(const Flags& flags, bool prompt_given) {
     options.sampling = flags.sampling;
     options.max_new = flags.max_new;
     options.thinking = flags.think;
+    STRATA_TRY_ASSIGN(options.rules, reply_rules(flags));
     if (prompt_given) {
         Interrupts interrupts;
         return answer_once(flags, std::move(options), interrupts);
@@ -102,6 +124,9 @@ Run declare_chat(FlagSet& set) {
     set.text("--system", flags->system, "The system message");
     add_think_flag(set, flags->think);
     set.number("--max-new", flags->max_new, 1, 1 << 30, "Most tokens of an answer (default: what the context leaves)");
+    const Flag schema = set.text("--json-schema", flags->schema, "Answers are JSON that fits this schema", "FILE");
+    set.text("--grammar", flags->grammar, "Answers follow this grammar: root ::= \"yes\" | \"no\"", "FILE")
+        .excludes(schema);
     set.toggle("--json", flags->json, "With --prompt: print the answer, its reasoning and its numbers as JSON");
     flags->engine.add(set);
     flags->sampling.add(set);

@@ -30,6 +30,7 @@ constexpr std::array kCommands = {
     Command{"benchmark", "Measure how fast a model reads and writes here", declare_benchmark},
     Command{"tokenize", "Turn text into token ids, or ids into text", declare_tokenize},
     Command{"render", "Show the prompt that a chat becomes", declare_render},
+    Command{"grammar", "Compile a JSON schema or a grammar for the engine", declare_grammar},
     Command{"setup", "Prepare a model and start it: what ./setup.sh does after building", declare_setup},
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "cli/engine_start.h"
+#include "grammar/grammar_text.h"
 #include "text/detokenizer.h"
 
 namespace strata::cli {
@@ -82,6 +83,12 @@ Result<GenerateRequest> Session::make_request(const ChatPrompt& prompt) const {
     request.max_new = options_.max_new > 0 ? std::min(options_.max_new, room) : room;
     request.sampling = sampling_;
     request.stop_ids = tokenizer_.end_of_generation();
+    if (options_.rules) {
+        if (!engine_->can("grammar")) return failure("this engine cannot hold answers to a schema or a grammar");
+        const auto grammar = grammar_of_reply(format_.dialect(), prompt.answer, *options_.rules);
+        if (!grammar) return usage_error(grammar.error().message);
+        request.grammar = grammar_text(*grammar);
+    }
     return request;
 }
 

@@ -13,6 +13,7 @@
 #include "protocol/client.h"
 #include "setup/registry.h"
 #include "text/chat.h"
+#include "text/reply_grammar.h"
 #include "text/tokenizer.h"
 
 namespace strata::cli {
@@ -29,6 +30,7 @@ struct SessionOptions {
     SamplingFlags sampling;
     int64_t max_new = 0;                        // tokens of an answer; 0: what the context leaves
     std::string thinking;                       // a level (is_thinking_level), or empty: as the template does by itself
+    std::optional<ReplyRules> rules;            // what every answer must be
     std::vector<std::string> engine_arguments;  // after the run config's
 };
 

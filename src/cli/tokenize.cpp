@@ -15,7 +15,9 @@ struct Flags {
     ModelFlags model;
     std::string text;
     std::string decode;
+    std::string pre;
     bool no_special = false;
+    bool keep_bytes = false;
     bool json = false;
 };
 
@@ -49,7 +51,8 @@ std::string pieces_json(const Tokenizer& tokenizer, const std::vector<int32_t>& 
 Outcome run(const Flags& flags, bool text_given, bool decode_given) {
     STRATA_TRY_ASSIGN(const ModelEntry entry, flags.model.resolve());
     STRATA_TRY_ASSIGN(const gguf::File file, gguf::File::open(entry.path));
-    STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(file));
+    STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(file, flags.pre));
+    for (const std::string& warning : tokenizer.warnings()) std::fprintf(stderr, "%s\n", warning.c_str());
     std::string out;
     if (decode_given) {
         STRATA_TRY_ASSIGN(const std::vector<int32_t> ids, parse_ids(flags.decode, tokenizer.vocab_size()));
@@ -58,6 +61,7 @@ Outcome run(const Flags& flags, bool text_given, bool decode_given) {
         const std::string text = text_given ? flags.text : read_standard_input();
         EncodeOptions options;
         options.parse_special = !flags.no_special;
+        options.invalid_utf8 = flags.keep_bytes ? InvalidUtf8::keep : InvalidUtf8::replace;
         options.add_special = flags.no_special ? AddSpecial::none : AddSpecial::once;
         const std::vector<int32_t> ids = tokenizer.encode(text, options);
         if (flags.json) {
@@ -79,6 +83,9 @@ Run declare_tokenize(FlagSet& set) {
     const Flag text = set.text("--text", flags->text, "The text (default: standard input)");
     set.toggle("--no-special", flags->no_special,
                "Special tokens spelled in the text stay text, and none is put in front");
+    set.toggle("--keep-bytes", flags->keep_bytes,
+               "Bytes that are not UTF-8 become their byte tokens, so that they come back (default: U+FFFD)");
+    set.text("--tokenizer-pre", flags->pre, "A split rule instead of the file's", "NAME");
     const Flag decode =
         set.text("--decode", flags->decode, "Token ids, separated by commas or spaces: print their text", "IDS")
             .excludes(text);

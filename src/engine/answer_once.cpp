@@ -1,21 +1,15 @@
 #include "engine/answer_once.h"
 
 #include <cerrno>
-#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 
 #include "base/numbers.h"
+#include "engine/state_copy.h"
 #include "engine/system_memory.h"
 
 namespace strata {
 namespace {
-
-std::string hex(uint64_t value) {
-    char text[17];
-    std::snprintf(text, sizeof text, "%016" PRIx64, value);
-    return text;
-}
 
 /// Numbers of a JSON line: three decimals are enough for times and speeds.
 std::string decimal(double value) {
@@ -70,7 +64,7 @@ class OnceAnswer : public Answer {
         summary_ = s;
         if (options_.json) return print_json(s);
         std::printf("\n");
-        if (s.state_hash) std::printf("state hash %s\n", hex(*s.state_hash).c_str());
+        if (s.state_hash) std::printf("state hash %s\n", hash_text(*s.state_hash).c_str());
         if (options_.quiet) return;
         std::fprintf(stderr,
                      "read %d tokens (%d reused) in %s ms, wrote %d in %s ms (%s tokens/s), %d of %d guesses right\n",
@@ -98,7 +92,7 @@ class OnceAnswer : public Answer {
             ",\"guesses_offered\":" + number_text(s.offered) + ",\"guesses_right\":" + number_text(s.accepted) +
             ",\"expert_uses\":" + number_text(s.expert_uses) +
             ",\"expert_hits\":" + number_text(on_card_ ? s.expert_uses : 0);
-        if (s.state_hash) line += ",\"state_hash\":\"" + hex(*s.state_hash) + "\"";
+        if (s.state_hash) line += ",\"state_hash\":\"" + hash_text(*s.state_hash) + "\"";
         line += ",\"stop\":\"" + std::string(stop) + "\",\"reused\":" + number_text(s.reused) +
                 ",\"read_calls\":" + number_text(s.read_calls) + ",\"windows\":" + number_text(s.windows) +
                 ",\"seed\":" + number_text(s.seed) + ",\"memory_mib\":" + number_text(own_memory().now >> 20) + "}";

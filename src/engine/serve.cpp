@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/numbers.h"
+#include "engine/state_copy.h"
 #include "protocol/lines.h"
 #include "protocol/process.h"
 
@@ -95,6 +96,7 @@ class LineAnswer : public Answer {
             const double mean = static_cast<double>(s.generated) / s.windows;
             d.more["window_mean"] = number_text(static_cast<double>(static_cast<int64_t>(mean * 1000 + 0.5)) / 1000);
         }
+        if (s.state_hash) d.more["state_hash"] = hash_text(*s.state_hash);
         if (s.stop_id) d.more["stop_id"] = number_text(*s.stop_id);
         end(std::move(d));
     }
@@ -384,7 +386,8 @@ class Server {
         LineAnswer& answer = *open_.back().answer;
         if (const auto constrained = opened_.constrain(request); !constrained)
             return answer.failed(constrained.error());
-        engine_.submit(std::move(request), answer, arrival.cancel);
+        const bool state_hash = request.state_hash;
+        engine_.submit(std::move(request), answer, arrival.cancel, state_hash);
     }
 
     void forget_ended(Input& input) {

@@ -149,4 +149,10 @@ uint64_t hash_state(Device& device, const State& state) {
     return hasher.value();
 }
 
+std::string hash_text(uint64_t hash) {
+    std::string text(16, '0');
+    for (size_t i = 16; i-- > 0; hash >>= 4) text[i] = "0123456789abcdef"[hash & 15];
+    return text;
+}
+
 }  // namespace strata

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "device/device.h"
@@ -36,5 +37,7 @@ void clear_blocks(Device& device, State& state);
 /// A hash of everything that later answers depend on: numbers, cache rows, rings, blocks. Parts of the draft block are
 /// left out.
 uint64_t hash_state(Device& device, const State& state);
+/// Sixteen hexadecimal digits.
+std::string hash_text(uint64_t hash);
 
 }  // namespace strata

@@ -133,7 +133,7 @@ class TokenMask::Machine {
     static constexpr int32_t kBottom = -1;   // the reply's own: to leave it is to have finished
     static constexpr int32_t kOutside = -2;  // while a node is looked at alone: to leave it is an exit
     static constexpr int32_t kDead = -1, kUnknown = -2;
-    static constexpr size_t kMostStates = 200'000, kMostMasks = 256, kMostLocalBytes = size_t{64} << 20;
+    static constexpr size_t kMostStates = 50'000, kMostMasks = 256, kMostLocalBytes = size_t{64} << 20;
 
     struct Config {
         Grammar::Node node;

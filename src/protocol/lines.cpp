@@ -110,6 +110,7 @@ bool set_key(GenerateRequest& request, std::string_view key, std::string_view va
         return !value.empty();
     }
     if (key == "top") return read_int(value, 0, kMaxCandidates, request.top);
+    if (key == "state_hash") return read_flag(value, request.state_hash);
     if (key == "draft") return read_flag(value, request.draft);
     if (key == "repeats") return read_flag(value, request.repeats);
     if (key == "cache") return read_flag(value, request.cache);
@@ -345,6 +346,7 @@ std::string format_generate(const GenerateRequest& request, std::optional<uint64
     if (!request.follow.empty()) ids("follow", request.follow);
     if (!request.grammar.empty()) line += " grammar=" + request.grammar;
     key("top", request.top, plain.top);
+    if (request.state_hash) line += " state_hash=1";
     flag("draft", request.draft);
     flag("repeats", request.repeats);
     flag("cache", request.cache);

@@ -47,6 +47,7 @@ struct GenerateRequest {
     std::string grammar;                           // what the tokens behind `follow` must spell; empty: anything.
                                                    // In the form of grammar/grammar_text.h
     int top = 0;                                   // 0..64: likeliest tokens told with every token
+    bool state_hash = false;                       // tell a hash of the conversation's state in DONE
     bool draft = true;                             // guesses from a draft block or model
     bool repeats = true;                           // guesses from repeats
     bool cache = true;                             // start from an earlier conversation where the prompt continues it

@@ -12,6 +12,7 @@ namespace {
 constexpr size_t npos = std::string_view::npos;
 constexpr std::string_view kKey = "<arg_key>", kKeyEnd = "</arg_key>", kValue = "<arg_value>",
                            kValueEnd = "</arg_value>", kEnd = "</tool_call>";
+constexpr size_t kMaxName = 256;
 
 /// Whether the text is a key's element and the head of its value: <arg_key>..</arg_key> <arg_value>.
 Match pair_head(std::string_view text, std::string& key, size_t& end) {
@@ -62,9 +63,9 @@ class GlmReader final : public CallReader {
         size_t end = block.find_first_of("<\n", start);
         std::string_view name = block.substr(start, std::min(end, block.size()) - start);
         while (!name.empty() && is_blank(name.back())) name.remove_suffix(1);
-        if (!name.empty() && !is_tool_name(name)) return Progress::refused;
+        if (!name.empty() && (!is_tool_name(name) || name.size() > kMaxName)) return Progress::refused;
         if (end == npos) {
-            if (!ended) return name.size() > 256 ? Progress::refused : Progress::more;
+            if (!ended) return Progress::more;
             if (name.empty()) return Progress::refused;
             end = block.size();
         }
@@ -193,9 +194,9 @@ class Glm final : public Dialect {
     Match declared(std::string_view text, const ToolSet& tools) const override {
         size_t start = skip_blanks(text, 0);
         size_t end = text.find_first_of("<\n", start);
-        if (end == npos) return text.size() - start > 256 ? Match::no : Match::more;
-        std::string_view name = text.substr(start, end - start);
+        std::string_view name = text.substr(start, std::min(end, text.size()) - start);
         while (!name.empty() && is_blank(name.back())) name.remove_suffix(1);
+        if (end == npos) return name.size() > kMaxName ? Match::no : Match::more;
         if (!tools.find(name)) return Match::no;
         std::string_view rest = text.substr(skip_blanks(text, end));
         Match key = starts_with_mark(rest, kKey), close = starts_with_mark(rest, kEnd);

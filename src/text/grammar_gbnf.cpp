@@ -12,9 +12,9 @@ namespace {
 
 class Parser {
   public:
-    explicit Parser(std::string_view text) : text_(text) {}
+    Parser(GrammarBuilder& builder, std::string_view text) : text_(text), builder_(builder) {}
 
-    Result<Grammar> run() {
+    Result<int32_t> run() {
         int32_t root = rule_named("root");
         skip();
         while (at_ < text_.size()) {
@@ -30,10 +30,7 @@ class Parser {
                              "grammar"};
             }
         }
-        auto grammar = builder_.build(root);
-        if (!grammar.ok())
-            return Error{ErrorKind::failed, "the grammar cannot be used: " + grammar.error().message, "grammar"};
-        return grammar;
+        return root;
     }
 
   private:
@@ -310,14 +307,23 @@ class Parser {
     std::string_view text_;
     size_t at_ = 0;
     int line_ = 1;
-    GrammarBuilder builder_;
+    GrammarBuilder& builder_;
     std::unordered_map<std::string, Known> rules_;
 };
 
 }  // namespace
 
+Result<int32_t> add_gbnf(GrammarBuilder& builder, std::string_view text) {
+    return Parser(builder, text).run();
+}
+
 Result<Grammar> parse_gbnf(std::string_view text) {
-    return Parser(text).run();
+    GrammarBuilder builder;
+    STRATA_TRY_ASSIGN(int32_t root, add_gbnf(builder, text));
+    auto grammar = builder.build(root);
+    if (!grammar.ok())
+        return Error{ErrorKind::failed, "the grammar cannot be used: " + grammar.error().message, "grammar"};
+    return grammar;
 }
 
 }  // namespace strata

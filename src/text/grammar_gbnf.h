@@ -17,4 +17,7 @@ namespace strata {
 /// Errors say the line.
 Result<Grammar> parse_gbnf(std::string_view text);
 
+/// Adds its rules to a grammar that is being built; gives the rule of `root`.
+Result<int32_t> add_gbnf(GrammarBuilder& builder, std::string_view text);
+
 }  // namespace strata

@@ -276,6 +276,7 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
 size_t find_text(std::string_view text, std::string_view needle, size_t from) {
     if (from > text.size()) return text.npos;
     if (needle.empty()) return from;
+    if (needle.size() > text.size() - from) return text.npos;  // also keeps an empty view's null from memmem
     // memmem is the two-way algorithm: no text and needle make it quadratic.
     const void* found = memmem(text.data() + from, text.size() - from, needle.data(), needle.size());
     if (!found) return text.npos;

@@ -316,8 +316,10 @@ class SchemaCompiler {
         int32_t rule = builder_.rule("constant");
         State start = builder_.state(), end = builder_.state();
         const Json* type = member(schema, "type");
+        const Json* only = member(schema, "const");
         for (const Json& value : values) {
             if (type && !is_of_type(value, *type)) continue;
+            if (only && value != *only) continue;
             builder_.link(json_.constant(start, value), end);
         }
         if (const Json* nullable = member(schema, "nullable"); nullable && *nullable == true) {
@@ -585,13 +587,8 @@ class SchemaCompiler {
 /// A whole reply: the value, with line ends in front as some models write them behind their reasoning.
 Result<Grammar> whole(GrammarBuilder& builder, int32_t value) {
     int32_t root = builder.rule("reply");
-    State start = builder.state(), begin = builder.state();
-    builder.link(start, begin);
-    State once = builder.state();
-    for (char c : {' ', '\n'}) builder.byte(start, static_cast<uint8_t>(c), static_cast<uint8_t>(c), once);
-    builder.byte(once, '\n', '\n', begin);
-    builder.link(once, begin);
-    builder.set_rule(root, start, builder.call(begin, value));
+    State start = builder.state();
+    builder.set_rule(root, start, builder.call(add_leading_space(builder, start), value));
     auto grammar = builder.build(root);
     if (!grammar.ok()) return Error{ErrorKind::failed, "$: " + grammar.error().message, "unsupported_schema"};
     return grammar;
@@ -604,6 +601,20 @@ Result<int32_t> add_schema(GrammarBuilder& builder, const Json& schema, const Js
     return SchemaCompiler(builder, root, options).run(schema);
 }
 
+int32_t add_json_object(GrammarBuilder& builder) {
+    Json none = Json::object();
+    return SchemaCompiler(builder, none, {}).any_object();
+}
+
+State add_leading_space(GrammarBuilder& builder, State from) {
+    State once = builder.state(), end = builder.state();
+    builder.link(from, end);
+    for (char c : {' ', '\n'}) builder.byte(from, static_cast<uint8_t>(c), static_cast<uint8_t>(c), once);
+    builder.byte(once, '\n', '\n', end);
+    builder.link(once, end);
+    return end;
+}
+
 Result<Grammar> grammar_of_schema(const Json& schema, const SchemaOptions& options) {
     GrammarBuilder builder;
     STRATA_TRY_ASSIGN(int32_t value, add_schema(builder, schema, schema, options));
@@ -612,8 +623,7 @@ Result<Grammar> grammar_of_schema(const Json& schema, const SchemaOptions& optio
 
 Result<Grammar> grammar_of_json_object() {
     GrammarBuilder builder;
-    Json none = Json::object();
-    int32_t value = SchemaCompiler(builder, none, {}).any_object();
+    int32_t value = add_json_object(builder);
     return whole(builder, value);
 }
 

@@ -23,5 +23,10 @@ Result<Grammar> grammar_of_json_object();
 /// Adds the rules of a schema to a grammar that is being built; gives the rule of its value. `root`: where its $refs
 /// lead.
 Result<int32_t> add_schema(GrammarBuilder& builder, const Json& schema, const Json& root, const SchemaOptions& options);
+/// The same of any JSON object.
+int32_t add_json_object(GrammarBuilder& builder);
+
+/// White space that some models write in front of their content: at most a blank and a line end, or two line ends.
+GrammarBuilder::State add_leading_space(GrammarBuilder& builder, GrammarBuilder::State from);
 
 }  // namespace strata

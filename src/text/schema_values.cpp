@@ -19,6 +19,7 @@ uint32_t first_character(const std::string& text, size_t at) {
             case 't': return '\t';
             case 'b': return '\b';
             case 'f': return '\f';
+            case 'u': return 0;  // a control character: nobody's key can begin with it unescaped
             default: return static_cast<unsigned char>(text[at + 1]);
         }
     }

@@ -132,6 +132,29 @@ TEST(ChatOnce, CtrlCStopsAndIsCode130) {
     EXPECT_NE(mock.log().find("STOP"), std::string::npos);
 }
 
+TEST(ChatOnce, AnswersFollowASchemaOrAGrammar) {
+    TempFolder folder;
+    const auto chat = [&](const char* flag, const std::string& file) {
+        return run({program("polystrata"), "chat", "--model", kTiny, "--prompt", "Hello", "--think", "off", "--max-new",
+                    "400", flag, file});
+    };
+    const Finished schema = chat("--json-schema", folder.file("schema.json", R"({"type": "object",
+        "properties": {"n": {"type": "integer", "minimum": 3, "maximum": 20000}}, "required": ["n"],
+        "additionalProperties": false})"));
+    ASSERT_EQ(schema.code, 0) << schema.err;
+    const auto json = parse_json(schema.out);
+    ASSERT_TRUE(json.ok() && json->is_object()) << schema.out;
+    EXPECT_GE((*json)["n"].get<int>(), 3);
+    EXPECT_LE((*json)["n"].get<int>(), 20000);
+    const Finished grammar = chat("--grammar", folder.file("choice.gbnf", "root ::= \"left\" | \"right\""));
+    EXPECT_TRUE(grammar.out == "left\n" || grammar.out == "right\n") << grammar.out << grammar.err;
+
+    const Finished refused = chat("--json-schema", folder.file("bad.json", R"({"properties": {"a": {"not": {}}}})"));
+    EXPECT_EQ(refused.code, 3);
+    EXPECT_NE(refused.err.find("$.properties.a: 'not' is not supported"), std::string::npos) << refused.err;
+    EXPECT_EQ(chat("--grammar", folder.file("bad.gbnf", "root ::= x")).code, 3);
+}
+
 TEST(ChatOnce, TinyModelAnswersAsTheEngineAlone) {
     TempFolder folder;
     const std::string messages = folder.file("messages.json", R"([{"role": "user", "content": "Hello"}])");

@@ -36,6 +36,22 @@ TEST(Tokenize, NoSpecialKeepsSpecialTokensAsText) {
     EXPECT_GT((*plain)["ids"].size(), 1u);
 }
 
+TEST(Tokenize, BytesThatAreNotUtf8ComeBackWithKeepBytes) {
+    const std::string bytes = "a\xFF\xC3(\xF0\x9F\x98";
+    const Finished kept = tokenize({"--keep-bytes"}, bytes);
+    EXPECT_EQ(tokenize({"--decode", kept.out}).out, bytes + "\n");
+    EXPECT_EQ(tokenize({"--decode", tokenize({}, "a\xFF").out}).out, "a\xEF\xBF\xBD\n");
+}
+
+TEST(Tokenize, AnotherSplitRuleCanBeForced) {
+    const Finished forced = tokenize({"--text", "a 12", "--tokenizer-pre", "llama-bpe"});
+    EXPECT_EQ(forced.code, 0) << forced.err;
+    EXPECT_NE(forced.err.find("llama-bpe"), std::string::npos) << "a warning says so";
+    const Finished unknown = tokenize({"--text", "a", "--tokenizer-pre", "nobodys"});
+    EXPECT_NE(unknown.code, 0);
+    EXPECT_NE(unknown.err.find("nobodys"), std::string::npos) << unknown.err;
+}
+
 TEST(Tokenize, WrongIdsAreRefusedByName) {
     for (const char* ids : {"1,x", "280", "-1", "1,99999999999"}) {
         const Finished done = tokenize({"--decode", ids});

@@ -97,6 +97,7 @@ TEST(Lines, EveryParameterSurvivesTheWayThroughALine) {
     request.follow = {8, 9};
     request.grammar = "v1:0:34>1;!0-33>1,@0>0|!";
     request.top = 5;
+    request.state_hash = true;
     request.draft = request.repeats = request.cache = false;
     request.turn_at = 2;
     const Command command = parse_command(format_generate(request, 5));

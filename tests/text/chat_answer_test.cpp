@@ -162,6 +162,29 @@ TEST(ChatAnswer, ResultDoesNotDependOnOneCut) {
     }
 }
 
+TEST(ChatAnswer, LongNamesAreReadTheSameAtAnyCut) {
+    Json tools = *parse_json(R"([{"function": {"name": "f", "parameters": {}}}])");
+    for (const char* dialect : {"qwen", "glm", "json", "dsml", "lfm", "gemma"}) {
+        for (size_t name : {1, 255, 256, 257, 300}) {
+            for (size_t blanks : {0, 300}) {
+                Case one;
+                one.dialect = dialect;
+                one.tools = tools;
+                const std::string call = find_dialect(dialect)->forced_call(std::string(name, 'f'));
+                const size_t end = call.rfind('f') + 1;
+                one.output = "a" + call.substr(0, end) + std::string(blanks, ' ') + call.substr(end) +
+                             "<arg_key>k</arg_key><arg_value>v</arg_value></tool_call>";
+                SCOPED_TRACE(std::string(dialect) + " " + std::to_string(name) + " " + std::to_string(blanks));
+                Read whole = read_whole(one);
+                std::string_view text = one.output;
+                std::vector<std::string_view> pieces;
+                for (size_t i = 0; i < text.size(); ++i) pieces.push_back(text.substr(i, 1));
+                expect_same(read_pieces(*find_dialect(dialect), options_of(one), pieces, one.end), whole);
+            }
+        }
+    }
+}
+
 TEST(ChatAnswer, ResultDoesNotDependOnPieces) {
     unsigned seed = std::random_device()();
     if (const char* given = std::getenv("POLYSTRATA_TEST_SEED")) seed = static_cast<unsigned>(std::atoi(given));

@@ -9,6 +9,7 @@
 #include "text/chat_dialect.h"
 #include "text/grammar_calls.h"
 #include "text/grammar_gbnf.h"
+#include "text/reply_grammar.h"
 #include "text/schema.h"
 
 namespace strata {
@@ -522,6 +523,116 @@ TEST(CallGrammar, CallsReadBackWithArgumentsOfTheSchema) {
         }
     }
     EXPECT_EQ(grammar_of_call(gemma_dialect(), set.all()[0]).error().code, "unsupported_schema");
+}
+
+std::shared_ptr<const Grammar> reply(const char* dialect, AnswerOptions answer, const ReplyRules& rules) {
+    auto grammar = grammar_of_reply(*find_dialect(dialect), answer, rules);
+    EXPECT_TRUE(grammar.ok()) << grammar.error().message;
+    return travelled(*grammar);
+}
+
+ReplyRules wants_schema(std::string_view schema, ReplyRules::Calls calls = ReplyRules::Calls::none) {
+    ReplyRules rules;
+    rules.content = ReplyRules::Content::schema;
+    rules.schema = *parse_json(schema);
+    rules.calls = calls;
+    return rules;
+}
+
+AnswerOptions begins(AnswerStart start, const ToolSet& tools = {}) {
+    AnswerOptions answer;
+    answer.start = start;
+    answer.tools = tools;
+    return answer;
+}
+
+TEST(ReplyGrammar, ContentIsHeldAndReasoningIsFree) {
+    const ReplyRules rules = wants_schema(R"({"enum": ["yes", 1]})");
+    check_texts(reply("qwen", begins(AnswerStart::content), rules), {"\"yes\"", "\n\n1"},
+                {"<think>a</think>1", "no", ""});
+    check_texts(reply("qwen", begins(AnswerStart::reasoning), rules),
+                {"</think>1", "so {\"x\": <t\n</think>\n\n\"yes\"", "a</thin</think>1"},
+                {"1", "</think>2", "</think>", "</think>1</think>1"});
+    check_texts(reply("qwen", begins(AnswerStart::undecided), rules),
+                {"1", "<think>hm\n</think>\n\n1", "\n<think></think>1"}, {"<think>1", "hm</think>1"});
+    check_texts(reply("gemma", begins(AnswerStart::undecided), rules), {"1", "<|channel>thought\nhm<channel|>1"},
+                {"hm<channel|>1"});
+    ReplyRules object;
+    check_texts(reply("glm", begins(AnswerStart::reasoning), object), {"a</think>{\"b\": [1]}", "</think>\n{}"},
+                {"</think>[]"});
+    ReplyRules grammar;
+    grammar.content = ReplyRules::Content::grammar;
+    grammar.grammar = "root ::= \"a\"+";
+    check_texts(reply("none", begins(AnswerStart::content), grammar), {"a", "aaa"}, {"", "\na", "ab"});
+    grammar.grammar = "root ::= ";
+    check_texts(reply("none", begins(AnswerStart::content), grammar), {""}, {"a"});
+    grammar.grammar = "root ::= [";
+    EXPECT_EQ(grammar_of_reply(qwen_dialect(), begins(AnswerStart::content), grammar).error().code, "grammar");
+    EXPECT_EQ(
+        grammar_of_reply(qwen_dialect(), begins(AnswerStart::content), wants_schema(R"({"not": {}})")).error().code,
+        "unsupported_schema");
+}
+
+TEST(ReplyGrammar, ACallMayComeInstead) {
+    const ToolSet tools(*parse_json(R"([{"function": {"name": "f", "parameters": {}}}])"));
+    const ReplyRules rules = wants_schema(R"({"const": 1})", ReplyRules::Calls::may);
+    check_texts(reply("qwen", begins(AnswerStart::content, tools), rules),
+                {"1", "<tool_call>\n<function=f>\n</function>\n</tool_call>", "\n\n<tool_call>"}, {"2", "<tool"});
+    check_texts(reply("qwen", begins(AnswerStart::reasoning, tools), rules), {"a</think>\n\n<tool_call>x", "</think>1"},
+                {"<tool_call>"});
+    check_texts(reply("lfm", begins(AnswerStart::content, tools), rules), {"<|tool_call_start|>[f()]"},
+                {"<|tool_call"});
+    check_texts(reply("qwen", begins(AnswerStart::content), rules), {"1"}, {"<tool_call>"});
+}
+
+TEST(ReplyGrammar, CallsThatMustComeFitTheirTools) {
+    const ToolSet tools(*parse_json(
+        R"([{"function": {"name": "save", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}},
+            {"function": {"name": "say", "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}}}])"));
+    ReplyRules rules;
+    rules.calls = ReplyRules::Calls::must;
+    const std::string save = "<tool_call>\n<function=save>\n<parameter=n>\n12\n</parameter>\n</function>\n</tool_call>";
+    const std::string say =
+        "<tool_call>\n<function=say>\n<parameter=text>\nhi\n</parameter>\n</function>\n</tool_call>";
+    const auto grammar = reply("qwen", begins(AnswerStart::reasoning, tools), rules);
+    check_texts(grammar, {"a</think>\n\n" + save, "</think>" + say + "\n" + save},
+                {save, "</think>", "</think>hi", "</think>" + save + "hi", "</think><tool_call>\n<function=other>\n"});
+    AnswerOptions one = begins(AnswerStart::content, tools);
+    one.parallel_calls = false;
+    check_texts(reply("qwen", one, rules), {save, say}, {say + say});
+    // The prompt has the opening already, up to the name.
+    one.given = qwen_dialect().forced_call("");
+    check_texts(reply("qwen", one, rules), {save.substr(one.given.size())}, {save});
+    one.parallel_calls = true;
+    check_texts(reply("qwen", one, rules), {save.substr(one.given.size()) + say}, {});
+    for (const char* dialect : {"glm", "json", "dsml"}) {
+        SCOPED_TRACE(dialect);
+        AnswerOptions answer = begins(AnswerStart::content, tools);
+        TokenMask mask = make_mask(reply(dialect, answer, rules), make_trie());
+        // Whatever is the only way on, and 7 or a letter elsewhere: a call that its dialect reads.
+        std::string text;
+        while (!mask.can_end() && text.size() < 2000) {
+            int32_t next = -1;
+            for (const char* wish : {"7", "\n", "<", "\"", "s", "v"})
+                if (next < 0 && mask.allows(static_cast<unsigned char>(*wish)))
+                    next = static_cast<unsigned char>(*wish);
+            for (int32_t byte = 0; next < 0 && byte < 256; ++byte)
+                if (mask.allows(byte)) next = byte;
+            ASSERT_GE(next, 0);
+            // Long enough: out of the number.
+            if (next == '7' && text.ends_with("77"))
+                for (const char* way : {"<", "}", ",", "\n"})
+                    if (mask.allows(static_cast<unsigned char>(*way))) next = static_cast<unsigned char>(*way);
+            ASSERT_TRUE(mask.accept(next));
+            text += static_cast<char>(next);
+        }
+        AnswerParser parser(*find_dialect(dialect), answer);
+        std::vector<AnswerEvent> events;
+        parser.push(text, events);
+        EXPECT_EQ(parser.finish(AnswerEnd::stop, events), FinishReason::tool_calls) << text;
+    }
+    EXPECT_EQ(grammar_of_reply(gemma_dialect(), begins(AnswerStart::content, tools), rules).error().code,
+              "unsupported_schema");
 }
 
 }  // namespace
