@@ -4,10 +4,11 @@
 # loaded. Prints a line a way; exit 1 where one differs. Made for models too large for the test suite:
 #   build/bin/polystrata synth --like qwen3.6-35b-a3b --layers 4 --out /tmp/model.gguf && tools/check_answers.sh /tmp/model.gguf
 #   tools/check_answers.sh MODEL --copy     measures a copy task instead: tokens per second with windows of 8 and without guesses
+#   tools/check_answers.sh MODEL --plain    the same where there is nothing to guess right
 # POLY names another engine, NEW how many tokens an answer has (24).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-model=${1:?usage: tools/check_answers.sh MODEL.gguf [--copy]}
+model=${1:?usage: tools/check_answers.sh MODEL.gguf [--copy|--plain]}
 mode=${2:-}
 poly=${POLY:-build/bin/strata-poly}
 new=${NEW:-24}
@@ -45,6 +46,20 @@ if [[ $mode == --copy ]]; then
             ask "GEN 1 cache=0 $ids"
             ask "GEN 96 follow=$ids,$ids $ids,$ids"
             awk -v ms="${ms[0]}" -v f="${flags:-measured}" 'BEGIN { printf "%-42s %7.2f tokens/s\n", f, 96 / ms * 1000 }'
+            quit
+        done
+    done
+    exit 0
+fi
+
+if [[ $mode == --plain ]]; then
+    ids=$(prompt 9 64)
+    for round in 1 2 3; do
+        for flags in "--window 1 --no-draft --no-repeats" ""; do
+            serve $flags
+            ask "GEN 1 cache=0 $ids"
+            ask "GEN 80 temperature=1 top_k=0 seed=3 stop_ids= $ids"
+            awk -v ms="${ms[0]}" -v f="${flags:-measured}" 'BEGIN { printf "%-42s %7.2f tokens/s\n", f, 80 / ms * 1000 }'
             quit
         done
     done

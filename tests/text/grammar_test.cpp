@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <random>
+#include <set>
 
 #include "grammar/grammar_text.h"
 #include "grammar/token_mask.h"
@@ -11,6 +12,7 @@
 #include "text/grammar_gbnf.h"
 #include "text/reply_grammar.h"
 #include "text/schema.h"
+#include "text/utf8.h"
 
 namespace strata {
 namespace {
@@ -388,6 +390,55 @@ TEST(TokenMask, WhatItAllowsIsJsonOfTheSchema) {
             if (!mask.can_end()) continue;
             EXPECT_TRUE(parse_json(written).ok()) << written;
             EXPECT_TRUE(matches(grammar, written)) << written;
+        }
+    }
+}
+
+/// A vocabulary as large as real ones: words with and without a blank, marks, numbers, other scripts, runs of blanks.
+std::vector<std::string> many_tokens() {
+    std::mt19937 random(1);
+    std::set<std::string> all;
+    const std::string marks = "\"{}[]():,;.'\\/<>=+-*_#@!?|&%$^~` \n\t";
+    for (int i = 0; i < 1000; ++i) all.insert(std::to_string(i));
+    for (size_t i = 2; i < 60; ++i) all.insert("\n" + std::string(i, ' '));
+    while (all.size() < 12'000) {
+        std::string text;
+        for (unsigned i = 0, size = 2 + random() % 4; i < size; ++i) text += marks[random() % marks.size()];
+        all.insert(text);
+    }
+    while (all.size() < 250'000) {
+        std::string word = random() % 2 ? " " : "";
+        for (unsigned i = 0, size = 2 + random() % 7; i < size; ++i) {
+            if (random() % 9 == 0)
+                append_utf8(word, 0x4E00 + random() % 0x5000);
+            else
+                word += static_cast<char>('a' + random() % 26);
+        }
+        if (random() % 8 == 0) word += marks[random() % marks.size()];
+        all.insert(word);
+    }
+    return {all.begin(), all.end()};
+}
+
+TEST(TokenMask, IsThatOfEveryTokenTriedAtTheSizeOfRealVocabularies) {
+    std::mt19937 random = seeded();
+    auto trie = make_trie(many_tokens());
+    ASSERT_GT(trie->vocab_size(), 250'000u);
+    for (const char* text : kSchemas) {
+        SCOPED_TRACE(text);
+        TokenMask mask = make_mask(schema(text), trie);
+        for (int step = 0; step < 10; ++step) {
+            const std::vector<uint64_t> bits(mask.mask().begin(), mask.mask().end());
+            std::vector<int32_t> allowed;
+            for (int32_t token = 0; token < static_cast<int32_t>(trie->vocab_size()); ++token) {
+                const bool allows = mask.allows(token);
+                if (is_set(bits, static_cast<size_t>(token)) != allows) ADD_FAILURE() << trie->piece(token);
+                if (allows) allowed.push_back(token);
+            }
+            ASSERT_FALSE(allowed.empty());
+            const int32_t token = allowed[random() % allowed.size()];
+            if (trie->piece(token).empty()) break;
+            ASSERT_TRUE(mask.accept(token));
         }
     }
 }
