@@ -57,5 +57,17 @@ TEST(Synth, WritesAModelThatInspectKnowsAndKeepsAnExistingFile) {
     EXPECT_EQ(run(forced).code, 0);
 }
 
+TEST(Synth, AWriteThatFailsHalfwayLeavesNoFileAndOneLine) {
+    const TempFolder folder;
+    const std::string out = (folder.path() / "m.gguf").string();
+    // The system refuses to let files grow beyond 4 MB: what a disk that fills up meanwhile does.
+    const Finished done = run({"/bin/sh", "-c",
+                               "trap '' XFSZ; ulimit -f 8192; exec '" + program("polystrata") +
+                                   "' synth --like lfm2-8b-a1b --layers 1 --mix iq1_s --out '" + out + "'"});
+    EXPECT_EQ(done.code, 1);
+    EXPECT_EQ(std::ranges::count(done.err, '\n'), 1) << done.err;
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
 }  // namespace
 }  // namespace strata::test
