@@ -17,9 +17,9 @@ class FixtureBench : public Bench {
     /// draft: a draft model in a file of its own, or empty.
     explicit FixtureBench(const std::string& name, int threads = 1, int max_call_rows = 64, Type cache = Type::f16,
                           const std::string& draft = "")
-        : file_(must(gguf::File::open(POLYSTRATA_TEST_DATA "/" + name))),
+        : file_(must(gguf::File::open(std::string(POLYSTRATA_TEST_DATA) + "/" + name))),
           draft_file_(draft.empty() ? std::nullopt
-                                    : std::optional(must(gguf::File::open(POLYSTRATA_TEST_DATA "/" + draft)))),
+                                    : std::optional(must(gguf::File::open(std::string(POLYSTRATA_TEST_DATA) + "/" + draft)))),
           options_{.cache_type = cache, .max_call_rows = max_call_rows, .draft = draft_file_ ? &*draft_file_ : nullptr},
           device_(must(CpuDevice::create({.threads = threads}))),
           measured_(must(make_model(file_, measuring_, options_))),

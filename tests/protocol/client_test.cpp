@@ -22,7 +22,7 @@ class Client : public testing::Test {
     EngineOptions options(const std::string& script) {
         std::ofstream(folder_ / "script") << script;
         EngineOptions o;
-        o.process.command = {POLYSTRATA_BIN "/mock_engine", (folder_ / "script").string(), "--log", log_path()};
+        o.process.command = {std::string(POLYSTRATA_BIN) + "/mock_engine", (folder_ / "script").string(), "--log", log_path()};
         return o;
     }
     Result<std::unique_ptr<EngineProcess>> start(const std::string& script) {

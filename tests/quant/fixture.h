@@ -13,7 +13,7 @@
 namespace strata::fixture {
 
 inline std::string path(const std::string& name) {
-    return std::string(POLYSTRATA_TEST_DATA "/quants/") + name;
+    return std::string(POLYSTRATA_TEST_DATA) + "/quants/" + name;
 }
 
 inline std::vector<uint8_t> read_file(const std::string& name) {

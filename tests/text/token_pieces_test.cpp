@@ -11,7 +11,7 @@ namespace {
 
 TEST(TokenPieces, AreTheTokenizersBytesInEveryVocabulary) {
     int files = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(POLYSTRATA_TEST_DATA "/tokenizer")) {
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(POLYSTRATA_TEST_DATA) / "tokenizer")) {
         if (entry.path().extension() != ".gguf") continue;
         SCOPED_TRACE(entry.path().filename());
         ++files;
