@@ -41,8 +41,10 @@ if [[ -z $sanitize ]]; then
         -DPOLYSTRATA_CUDA=OFF
     ninja -C build-engine -j "$jobs"
 
-    # The test fuzz.short runs them.
-    if command -v clang++ >/dev/null; then
+    # The test fuzz.short runs them. A clang without its run-time libraries cannot build them.
+    empty_fuzzer='#include <string>
+        extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }'
+    if clang++ -x c++ -fsanitize=fuzzer,address -o /dev/null - <<<"$empty_fuzzer" 2>/dev/null; then
         CXX=clang++ CC=clang cmake -S . -B build-fuzz -G Ninja -DCMAKE_BUILD_TYPE=Release -DPOLYSTRATA_FUZZ=ON \
             -DPOLYSTRATA_SANITIZE=address -DPOLYSTRATA_TESTS=OFF -DPOLYSTRATA_CUDA=OFF
         ninja -C build-fuzz -j "$jobs" fuzz_gguf fuzz_tokenizer fuzz_jinja fuzz_parser fuzz_schema
