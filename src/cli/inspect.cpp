@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/model_text.h"
@@ -88,21 +89,24 @@ std::vector<int64_t> contexts(const ModelFile& facts) {
 
 /// What memory the model takes: the same numbers for people and for programs.
 struct Memory {
-    MemoryEstimate f16, q8_0;
+    MemoryEstimate f16;
+    std::optional<MemoryEstimate> q8_0;  // where such caches can hold the model's heads
 };
 
 Result<Memory> measure(const gguf::File& file) {
     STRATA_TRY_ASSIGN(MemoryEstimate f16, estimate_memory(file, Type::f16));
-    STRATA_TRY_ASSIGN(MemoryEstimate q8_0, estimate_memory(file, Type::q8_0));
-    return Memory{std::move(f16), std::move(q8_0)};
+    Memory memory{std::move(f16), {}};
+    if (auto q8_0 = estimate_memory(file, Type::q8_0)) memory.q8_0 = std::move(q8_0).value();
+    return memory;
 }
 
 Json memory_json(const Memory& memory, const ModelFile& facts) {
     Json conversations = Json::array();
-    for (const int64_t context : contexts(facts))
-        conversations.push_back({{"tokens", context},
-                                 {"f16_bytes", memory.f16.conversation_bytes(context)},
-                                 {"q8_0_bytes", memory.q8_0.conversation_bytes(context)}});
+    for (const int64_t context : contexts(facts)) {
+        Json conversation = {{"tokens", context}, {"f16_bytes", memory.f16.conversation_bytes(context)}};
+        if (memory.q8_0) conversation["q8_0_bytes"] = memory.q8_0->conversation_bytes(context);
+        conversations.push_back(std::move(conversation));
+    }
     return {{"dense_bytes", memory.f16.dense_bytes},
             {"expert_bytes", memory.f16.expert_bytes},
             {"experts", memory.f16.experts},
@@ -119,9 +123,10 @@ std::string memory_text(const Memory& memory, const ModelFile& facts) {
                                                 bytes_text(memory.f16.bytes_of_expert()) +
                                                 "; as many on the card as fit, the others read in place from RAM");
     for (const int64_t context : contexts(facts))
-        text += fact_line("conversation",
-                          std::to_string(context) + " tokens: " + bytes_text(memory.f16.conversation_bytes(context)) +
-                              ", with --kv q8_0 " + bytes_text(memory.q8_0.conversation_bytes(context)));
+        text += fact_line(
+            "conversation",
+            std::to_string(context) + " tokens: " + bytes_text(memory.f16.conversation_bytes(context)) +
+                (memory.q8_0 ? ", with --kv q8_0 " + bytes_text(memory.q8_0->conversation_bytes(context)) : ""));
     return text;
 }
 

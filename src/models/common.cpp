@@ -12,13 +12,16 @@ RopeSpec plain_rope(int rotated, double base) {
     return rope;
 }
 
-Caches add_caches(StateLayout& layout, const ModelOptions& options, int layer, const CacheShape& shape) {
+Caches add_caches(Loader& load, StateLayout& layout, const ModelOptions& options, int layer, const CacheShape& shape) {
     using Kind = PartSpec::Kind;
+    load.require(options.cache_type != Type::q8_0 || shape.head_width % 32 == 0,
+                 "attention heads of " + std::to_string(shape.head_width) +
+                     " values are no multiple of 32, which --kv q8_0 needs; use --kv f16");
     const auto add = [&](const char* name) {
         return layout.add({.kind = shape.window > 0 ? Kind::ring : Kind::rows,
                            .name = block_name(layer, name),
                            .type = options.cache_type,
-                           .width = shape.width,
+                           .width = shape.heads * shape.head_width,
                            .window = shape.window,
                            .capacity = shape.window > 0 ? shape.window - 1 + options.max_call_rows : 0,
                            .draft = shape.draft});
@@ -43,7 +46,8 @@ Attention load_attention(Loader& load, StateLayout& layout, const ModelOptions& 
     a.heads.query_norm = load.vector(name("attn_q_norm.weight"), {shape.head_width});
     a.heads.key_norm = load.vector(name("attn_k_norm.weight"), {shape.head_width});
     a.heads.eps = shape.eps;
-    const Caches caches = add_caches(layout, options, layer, {.width = kv, .window = shape.window});
+    const Caches caches = add_caches(load, layout, options, layer,
+                                     {.heads = shape.kv_heads, .head_width = shape.head_width, .window = shape.window});
     a.heads.keys = a.attend.keys = caches.keys;
     a.heads.values = a.attend.values = caches.values;
     a.attend.kv_heads = shape.kv_heads;

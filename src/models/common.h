@@ -11,7 +11,8 @@ namespace strata {
 RopeSpec plain_rope(int rotated, double base);
 
 struct CacheShape {
-    int width = 0;       // values of a row: kv heads * head width
+    int heads = 0;       // of keys and values
+    int head_width = 0;  // of each
     int window = 0;      // tokens seen, the own one included; 0: all
     bool draft = false;  // of the draft block
 };
@@ -22,8 +23,8 @@ struct Caches {
 };
 
 /// Keys and values of a layer: every token's, or with a window a ring of the last ones that has room for the longest
-/// call.
-Caches add_caches(StateLayout& layout, const ModelOptions& options, int layer, const CacheShape& shape);
+/// call. Heads that the cache's type cannot hold are refused.
+Caches add_caches(Loader& load, StateLayout& layout, const ModelOptions& options, int layer, const CacheShape& shape);
 
 struct AttentionShape {
     int width = 0;  // of the residual stream

@@ -246,7 +246,8 @@ Layer Gemma4::load_layer(Loader& load, int index, const ModelOptions& options) {
     layer.heads.key_norm = load.vector(name("attn_k_norm.weight"), {shape.head_width});
     layer.heads.value_norm = true;
     const Caches caches =
-        add_caches(layout_, options, index, {.width = shape.kv_width(), .window = layer.attend.window});
+        add_caches(load, layout_, options, index,
+                   {.heads = shape.kv_count, .head_width = shape.head_width, .window = layer.attend.window});
     layer.heads.keys = layer.attend.keys = caches.keys;
     layer.heads.values = layer.attend.values = caches.values;
     layer.attend.pictures_look_ahead = shape.window;

@@ -10,14 +10,15 @@ namespace strata {
 namespace {
 
 struct Shape {
-    int layers, dense;                    // dense: layers at the front without experts
-    int width;                            // D
-    int vocabulary;                       // V
-    std::vector<int> heads, kv_heads;     // of each layer; kv_heads 0: a convolution
-    int head_width;                       // d
-    int taps;                             // Lc
-    int experts, used;                    // E, K
-    std::vector<int> dense_inner, inner;  // of each layer: F, Fe
+    int layers, dense;                 // dense: layers at the front without experts
+    int width;                         // D
+    int vocabulary;                    // V
+    std::vector<int> heads, kv_heads;  // of each layer; kv_heads 0: a convolution
+    int head_width;                    // d
+    int taps;                          // Lc
+    int experts, used;                 // E, K
+    std::vector<int> dense_inner;      // F of each layer
+    int inner;                         // Fe
     float eps;
 };
 
@@ -130,20 +131,16 @@ void Lfm2Moe::load_shape(Loader& load) {
     s_.experts = load.integer("expert_count", 1, 65536);
     s_.used = load.integer("expert_used_count", 1, 256);
     load.require(s_.used <= s_.experts, "expert_used_count is larger than expert_count");
-    s_.inner = load.per_layer("expert_feed_forward_length", s_.layers, 0, 1 << 20);
+    s_.inner = load.same_in_layers("expert_feed_forward_length", s_.dense, s_.layers, 32, 1 << 20);
     load.require(load.integer("expert_gating_func", 0, 255) == 2, "expert_gating_func must be 2 (sigmoid)");
     const float scale = load.number_or("expert_weights_scale", 1.0f);
     load.require(scale == 0 || scale == 1, "expert_weights_scale must be 1 for this architecture");
     if (!load.ok()) return;
-    for (int i = 0; i < s_.layers; ++i) {
-        const auto l = static_cast<size_t>(i);
-        const int inner = i < s_.dense ? s_.dense_inner[l] : s_.inner[l];
-        load.require(inner > 0 && inner % 32 == 0 && (i <= s_.dense || inner == s_.inner[l - 1]),
-                     std::string(i < s_.dense ? "feed_forward_length" : "expert_feed_forward_length") +
-                         " must be a multiple of 32, and the same for all experts");
-    }
-    load.require(s_.width % 32 == 0 && s_.head_width % 16 == 0,
-                 "embedding_length must be a multiple of 32 and attention.key_length of 16");
+    for (int i = 0; i < s_.dense; ++i)
+        load.require(s_.dense_inner[static_cast<size_t>(i)] > 0 && s_.dense_inner[static_cast<size_t>(i)] % 32 == 0,
+                     "feed_forward_length must be a multiple of 32 in dense layers");
+    load.require(s_.width % 32 == 0 && s_.inner % 32 == 0 && s_.head_width % 16 == 0,
+                 "widths must be multiples of 32 and attention.key_length of 16");
 }
 
 void Lfm2Moe::load_rope(Loader& load) {
@@ -200,8 +197,7 @@ Experts Lfm2Moe::load_experts(Loader& load, int index) {
     e.route = {.score = RouteSpec::Score::sigmoid,
                .used = s_.used,
                .bias = load.vector(prefix + "exp_probs_b.bias", {s_.experts})};
-    e.routed =
-        load.experts(prefix, index - s_.dense, Gate::silu, s_.width, s_.inner[static_cast<size_t>(index)], s_.experts);
+    e.routed = load.experts(prefix, index - s_.dense, Gate::silu, s_.width, s_.inner, s_.experts);
     return e;
 }
 

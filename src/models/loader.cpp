@@ -51,6 +51,11 @@ bool Loader::has_key(std::string_view key) const {
     return file_.has(key_name(key));
 }
 
+bool Loader::is_array(std::string_view key) const {
+    const gguf::Key* found = file_.find_key(key_name(key));
+    return found && found->type == gguf::ValueType::array;
+}
+
 int Loader::integer(std::string_view key, int64_t lo, int64_t hi) {
     auto value = file_.get_int(key_name(key), lo, hi);
     if (!value) keep(value.error());
@@ -95,6 +100,17 @@ std::vector<bool> Loader::flags_per_layer(std::string_view key, int layers) {
     if (values) return std::move(values).value();
     keep(values.error());
     return std::vector<bool>(static_cast<size_t>(layers), false);
+}
+
+int Loader::same_in_layers(std::string_view key, int first, int layers, int64_t lo, int64_t hi) {
+    if (!is_array(key)) return integer(key, lo, hi);
+    const std::vector<int> values = integers(key, 0, hi);
+    const size_t count = values.size(), skipped = count == 1 ? 0 : static_cast<size_t>(first);
+    const bool fits = (count == 1 || count == static_cast<size_t>(layers)) && skipped < count && values.back() >= lo &&
+                      std::all_of(values.begin() + static_cast<std::ptrdiff_t>(skipped), values.end(),
+                                  [&](int value) { return value == values.back(); });
+    require(fits, key_name(key) + " must be one number, the same for all layers, from " + std::to_string(lo) + " on");
+    return fits ? values.back() : static_cast<int>(lo);
 }
 
 std::vector<int> Loader::integers(std::string_view key, int64_t lo, int64_t hi) {

@@ -21,6 +21,7 @@ class Loader {
     // Metadata `ARCHITECTURE.key` (a key that begins with "general." or "tokenizer." is taken as it is). A value of a
     // wrong type or outside [lo, hi] is an error also where the key is optional.
     bool has_key(std::string_view key) const;
+    bool is_array(std::string_view key) const;
     int integer(std::string_view key, int64_t lo, int64_t hi);
     int integer_or(std::string_view key, int fallback, int64_t lo, int64_t hi);
     float number(std::string_view key);
@@ -31,6 +32,8 @@ class Loader {
     std::vector<int> per_layer(std::string_view key, int layers, int64_t lo, int64_t hi);
     /// The same for booleans (integers 0 and 1 are taken too).
     std::vector<bool> flags_per_layer(std::string_view key, int layers);
+    /// A number that converters write once, or once a layer; what stands before layer `first` does not count.
+    int same_in_layers(std::string_view key, int first, int layers, int64_t lo, int64_t hi);
     std::vector<int> integers(std::string_view key, int64_t lo, int64_t hi);
     /// Refuses rope.scaling.* that changes anything.
     void refuse_rope_scaling();

@@ -260,7 +260,9 @@ GatedAttention Qwen35Moe::load_attention(Loader& load, int index, const ModelOpt
     a.heads.query_norm = load.vector(name("attn_q_norm.weight"), {s_.head_width});
     a.heads.key_norm = load.vector(name("attn_k_norm.weight"), {s_.head_width});
     a.heads.eps = s_.eps;
-    const Caches caches = add_caches(layout_, options, index, {.width = kv, .draft = index >= facts_.layers});
+    const Caches caches =
+        add_caches(load, layout_, options, index,
+                   {.heads = s_.kv_heads, .head_width = s_.head_width, .draft = index >= facts_.layers});
     a.heads.keys = a.attend.keys = caches.keys;
     a.heads.values = a.attend.values = caches.values;
     a.attend.kv_heads = s_.kv_heads;

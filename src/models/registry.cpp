@@ -2,7 +2,9 @@
 
 #include <array>
 
+#include "models/flint.h"
 #include "models/gemma4.h"
+#include "models/kolibri1.h"
 #include "models/lfm2moe.h"
 #include "models/model.h"
 #include "models/qwen35moe.h"
@@ -21,6 +23,8 @@ constexpr std::array kArchitectures = {
     Entry{"clover_moe", make_qwen35moe},
     Entry{"gemma4", make_gemma4, "gemma4-assistant"},
     Entry{"lfm2moe", make_lfm2moe},
+    Entry{"kolibri1", make_kolibri1},
+    Entry{"flint", make_flint},
 };
 
 }  // namespace

@@ -36,15 +36,16 @@ TEST_P(FixtureWalk, RandomRequestsGiveWhatAPlainReadingGives) {
     EXPECT_GT(walk.offered, walk.accepted);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, FixtureWalk,
-                         testing::Values(Fixture{"qwen35moe/tiny.gguf", true},
-                                         Fixture{"qwen35moe/tiny.gguf", true, Type::q8_0, 3},
-                                         Fixture{"qwen35moe/heads.gguf", true, Type::f32},
-                                         Fixture{"clover_moe/tiny.gguf", false},
-                                         Fixture{"gemma4/tiny.gguf", false, Type::f32, 3},
-                                         Fixture{"gemma4/tiny.gguf", true, Type::f16, 1, kGemma4Draft},
-                                         Fixture{"gemma4/tiny.gguf", true, Type::q8_0, 1, kGemma4Draft},
-                                         Fixture{"lfm2moe/tiny.gguf", false, Type::f16, 3}));
+INSTANTIATE_TEST_SUITE_P(
+    Models, FixtureWalk,
+    testing::Values(Fixture{"qwen35moe/tiny.gguf", true}, Fixture{"qwen35moe/tiny.gguf", true, Type::q8_0, 3},
+                    Fixture{"qwen35moe/heads.gguf", true, Type::f32}, Fixture{"clover_moe/tiny.gguf", false},
+                    Fixture{"gemma4/tiny.gguf", false, Type::f32, 3},
+                    Fixture{"gemma4/tiny.gguf", true, Type::f16, 1, kGemma4Draft},
+                    Fixture{"gemma4/tiny.gguf", true, Type::q8_0, 1, kGemma4Draft},
+                    Fixture{"lfm2moe/tiny.gguf", false, Type::f16, 3}, Fixture{"kolibri1/tiny.gguf", false},
+                    Fixture{"kolibri1/tiny.gguf", false, Type::q8_0}, Fixture{"flint/tiny.gguf", false},
+                    Fixture{"flint/tiny-b.gguf", false, Type::q8_0, 3}));
 
 }  // namespace
 }  // namespace strata

@@ -59,6 +59,14 @@ TEST(Lfm2MoeLoader, RefusesWhatItWouldComputeWrongly) {
                 HasSubstr("dense_2.weight"));
 }
 
+TEST(Lfm2MoeLoader, RefusesHeadsThatEightBitCachesCannotHold) {
+    auto file = gguf::File::open(data("lfm2moe/tiny.gguf"));
+    auto device = CpuDevice::create();
+    const auto model = make_model(*file, **device, {.cache_type = Type::q8_0});
+    ASSERT_FALSE(model);
+    EXPECT_THAT(model.error().message, HasSubstr("attention heads of 16 values"));
+}
+
 TEST(Lfm2MoeLoader, TakesOtherNamesFormsAndGuests) {
     std::vector<std::string> notes;
     EXPECT_EQ(test::refusal(

@@ -35,7 +35,28 @@ std::vector<Fixture> fixtures() {
              {"short", "mid", "long", "mid_split"},
              {0.08f, 5e-4, 0.1f},
              {0.05f, 1e-4, 0.05f},
-             {0.01f, 1e-5, 0.01f}}};
+             {0.01f, 1e-5, 0.01f}},
+            {"kolibri1",
+             "kolibri1/tiny.gguf",
+             "kolibri1/reference.json",
+             usual,
+             {0.4f, 0.01, 0.4f, 0.04f},
+             {0.1f, 1e-3, 0.1f, 0.006f},
+             exact},
+            {"flint",
+             "flint/tiny.gguf",
+             "flint/reference.json",
+             usual,
+             {0.7f, 0.03, 0.7f, 0.06f},
+             {0.15f, 2e-3, 0.15f, 0.01f},
+             exact},
+            {"flint_b",
+             "flint/tiny-b.gguf",
+             "flint/reference-b.json",
+             {"short", "sixty"},
+             {0.7f, 0.03, 0.7f, 0.06f},
+             {0.15f, 2e-3, 0.15f, 0.01f},
+             exact}};
 }
 
 class Prompts : public testing::TestWithParam<Fixture> {
