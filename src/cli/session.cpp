@@ -82,6 +82,7 @@ Result<GenerateRequest> Session::make_request(const ChatPrompt& prompt) const {
                        ": start a new one, or give the engine a larger --max-context");
     request.max_new = options_.max_new > 0 ? std::min(options_.max_new, room) : room;
     request.sampling = sampling_;
+    for (const int32_t id : tokenizer_.suppressed()) request.sampling.bias.emplace_back(id, -1e9f);
     request.stop_ids = tokenizer_.end_of_generation();
     if (options_.rules) {
         if (!engine_->can("grammar")) return failure("this engine cannot hold answers to a schema or a grammar");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "gguf/file.h"
+#include "gguf/writer.h"
 #include "support/mock_model.h"
 #include "support/process.h"
 #include "text/detokenizer.h"
@@ -92,6 +93,25 @@ TEST(ChatOnce, SamplingComesFromFlagsOverTheRunConfig) {
     EXPECT_NE(log.find("top_k=9 "), std::string::npos) << log;
     EXPECT_NE(log.find("seed=3 "), std::string::npos) << log;
     EXPECT_TRUE(log.starts_with("GEN 5 ")) << log;
+}
+
+TEST(ChatOnce, TokensThatTheFileSuppressesAreNeverSampled) {
+    TempFolder folder;
+    const auto tiny = gguf::File::open(kTiny);
+    ASSERT_TRUE(tiny.ok());
+    gguf::Contents contents;
+    for (const gguf::Key& key : tiny->keys()) contents.keys.copy(key);
+    const std::vector<int32_t> suppressed = {7, 271};
+    contents.keys.set_array<int32_t>("tokenizer.ggml.suppress_tokens", suppressed);
+    auto layout = gguf::lay_out(contents, folder.path() / "suppressing.gguf");
+    ASSERT_TRUE(layout.ok()) << layout.error().message;
+    auto file = gguf::Output::create(std::move(*layout), {});
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    ASSERT_TRUE(file->finish().ok());
+    const MockModel mock(kReady + answer("x"), Json::object(), folder.path() / "suppressing.gguf");
+    const Finished done = once(mock);
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_NE(mock.log().find(" bias=7:-1e+09,271:-1e+09 "), std::string::npos) << mock.log();
 }
 
 TEST(ChatOnce, EngineErrorsAreOneLineAndACode) {

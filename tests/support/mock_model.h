@@ -10,17 +10,19 @@
 
 namespace strata::test {
 
-/// The words "polystrata COMMAND --model mock --data-dir FOLDER": the tiny model's tokenizer, the script's answers.
+/// The words "polystrata COMMAND --model mock --data-dir FOLDER": the tokenizer of a model's file, the script's
+/// answers.
 class MockModel {
   public:
-    explicit MockModel(std::string_view script, const Json& sampling = Json::object()) {
+    explicit MockModel(std::string_view script, const Json& sampling = Json::object(),
+                       const std::string& model = data("qwen35moe/tiny.gguf")) {
         folder_.file("script", script);
-        folder_.file("strata-mock.json", json_text({{"exe", program("mock_engine")},
-                                                    {"args",
-                                                     {folder_.path() / "script", "--log", folder_.path() / "log",
-                                                      "--model", data("qwen35moe/tiny.gguf")}},
-                                                    {"model_name", "mock"},
-                                                    {"sampling", sampling}}));
+        folder_.file(
+            "strata-mock.json",
+            json_text({{"exe", program("mock_engine")},
+                       {"args", {folder_.path() / "script", "--log", folder_.path() / "log", "--model", model}},
+                       {"model_name", "mock"},
+                       {"sampling", sampling}}));
     }
 
     std::vector<std::string> words(const std::string& command, const std::vector<std::string>& more = {}) const {
