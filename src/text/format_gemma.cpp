@@ -1,6 +1,8 @@
 // Gemma 4: turns with a thought channel, calls in a notation of their own.
 //
 //   <|tool_call>call:NAME{key:<|"|>text<|"|>,list:[1,2],object:{key:true}}<tool_call|>
+#include <algorithm>
+
 #include "text/chat_dialect.h"
 #include "text/json_lenient.h"
 
@@ -217,22 +219,26 @@ class GemmaValues {
 class GemmaReader final : public CallReader {
   public:
     Progress read(std::string_view block, bool ended, std::vector<AnswerEvent>& out) override {
-        if (!ended) {
-            // The whole block is read again when another end mark has come; only its first bytes can refuse it before.
-            std::string_view head = block.substr(0, kCall.size());
-            if (starts_with_mark(head, kCall) == Match::no) return Progress::refused;
-            size_t end = block.find(kEnd, scan_);
-            if (end == npos) {
-                scan_ = block.size() - begun_mark(block, kEnd);
-                return Progress::more;
-            }
-            scan_ = end;  // may be looked at again when more follows it
+        if (ended) return read_to(block, true, out);
+        // The block is read again when another end mark has come, and up to it: what is behind may have come with it or
+        // not. Only its first bytes can refuse it before.
+        if (starts_with_mark(block.substr(0, kCall.size()), kCall) == Match::no) return Progress::refused;
+        for (size_t end; (end = block.find(kEnd, scan_)) != npos;) {
+            scan_ = end + 1;
+            const Progress progress = read_to(block.substr(0, end + kEnd.size()), false, out);
+            if (progress != Progress::more) return progress;
         }
+        scan_ = std::max(scan_, block.size() - begun_mark(block, kEnd));
+        return Progress::more;
+    }
+
+  private:
+    Progress read_to(std::string_view block, bool ended, std::vector<AnswerEvent>& out) {
         std::string name;
         Json arguments;
         size_t used = 0;
         switch (GemmaValues(block, ended).call(name, arguments, used)) {
-            case GemmaValues::Outcome::more: ++scan_; return Progress::more;
+            case GemmaValues::Outcome::more: return Progress::more;
             case GemmaValues::Outcome::bad: return Progress::refused;
             case GemmaValues::Outcome::ok: break;
         }
@@ -242,7 +248,6 @@ class GemmaReader final : public CallReader {
         return Progress::done;
     }
 
-  private:
     size_t scan_ = 0;
 };
 

@@ -162,6 +162,23 @@ TEST(ChatAnswer, ResultDoesNotDependOnOneCut) {
     }
 }
 
+TEST(ChatAnswer, AnEndMarkInsideOfATextIsReadTheSameAtAnyCut) {
+    Case one;
+    one.dialect = "gemma";
+    one.tools = *parse_json(R"([{"function": {"name": "f", "parameters": {}}}])");
+    one.output = "a<|tool_call>call:f{s:<|\"|><tool_call|>\n<|\"|>}<b";
+    for (AnswerEnd end : {AnswerEnd::stop, AnswerEnd::length}) {
+        one.end = end;
+        Read whole = read_whole(one);
+        std::string_view text = one.output;
+        for (size_t cut = 0; cut <= text.size(); ++cut) {
+            SCOPED_TRACE(cut);
+            expect_same(read_pieces(gemma_dialect(), options_of(one), {text.substr(0, cut), text.substr(cut)}, one.end),
+                        whole);
+        }
+    }
+}
+
 TEST(ChatAnswer, LongNamesAreReadTheSameAtAnyCut) {
     Json tools = *parse_json(R"([{"function": {"name": "f", "parameters": {}}}])");
     for (const char* dialect : {"qwen", "glm", "json", "dsml", "lfm", "gemma"}) {
