@@ -1,10 +1,11 @@
 // What every kernel uses: launches with programmatic dependence, loads with a stated cache policy, warp reductions, the
 // step.
 //
-// Rule of all kernels of a call (docs/gpu.md, "Order"): `grid_sync()` before the first read or write of anything that
-// another kernel of the call touches; only weights, which no kernel writes, may be loaded before it. So the next kernel
-// may start while the last one drains (programmatic dependent launch), and all earlier ones are complete after the
-// wait.
+// Rule of all kernels of a call (docs/gpu.md, "Order"): wait before the first read or write of anything that another
+// kernel of the call touches. Before the wait a kernel may load weights, the step, and what it alone writes in a call
+// (a layer's recurrent state, cache rows of earlier calls). So the next kernel may start while the last one drains
+// (programmatic dependent launch), and all earlier ones are complete after the wait. A kernel that releases the next
+// one only after its own wait lets that one read, before its wait, what was complete before this one.
 #pragma once
 
 #include <cstdint>
@@ -150,26 +151,58 @@ __device__ __forceinline__ float max_nan(float a, float b) {
     return a > b || a != a ? a : b;
 }
 
-/// Eight neighbouring lanes hold a block of 32 values, four each, in order: writes its codes, scale and half sums. All
-/// lanes of the warp take part; those that are not `live` write nothing.
-__device__ __forceinline__ void write_a8(const Codes& out, int row, int block, int lane8, float4 v, bool live = true) {
+/// Four values of a block of 32 as codes, with what the block's first lane stores of it.
+struct A8Quad {
+    char4 codes;
+    float scale;
+    short2 half_sums;  // right in the block's first lane
+};
+
+/// Eight neighbouring lanes hold a block of 32 values, four each, in order. All lanes of the warp take part.
+__device__ __forceinline__ A8Quad make_a8(float4 v) {
     float a = max_nan(max_nan(fabsf(v.x), fabsf(v.y)), max_nan(fabsf(v.z), fabsf(v.w)));
 #pragma unroll
     for (int m = 4; m > 0; m >>= 1) a = max_nan(a, __shfl_xor_sync(0xffffffffu, a, m));
-    float d, inverse;
-    a8_scale(a, d, inverse);
+    A8Quad quad;
+    float inverse;
+    a8_scale(a, quad.scale, inverse);
     const int q0 = a8_code(v.x, inverse), q1 = a8_code(v.y, inverse), q2 = a8_code(v.z, inverse),
               q3 = a8_code(v.w, inverse);
-    if (live)
-        reinterpret_cast<char4*>(out.values + int64_t(row) * out.width + block * 32)[lane8] =
-            make_char4(q0, q1, q2, q3);
+    quad.codes = make_char4(q0, q1, q2, q3);
     int sum = q0 + q1 + q2 + q3;
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    const int other = __shfl_xor_sync(0xffffffffu, sum, 4);
-    if (live && lane8 == 0) {
-        out.scales[int64_t(block) * out.rows + row] = d;
-        out.half_sums[int64_t(block) * out.rows + row] = make_short2(sum, other);
+    quad.half_sums = make_short2(sum, __shfl_xor_sync(0xffffffffu, sum, 4));
+    return quad;
+}
+__device__ __forceinline__ void store_a8(const Codes& out, int row, int block, int lane8, const A8Quad& quad) {
+    reinterpret_cast<char4*>(out.values + int64_t(row) * out.width + block * 32)[lane8] = quad.codes;
+    if (lane8 == 0) {
+        out.scales[int64_t(block) * out.rows + row] = quad.scale;
+        out.half_sums[int64_t(block) * out.rows + row] = quad.half_sums;
+    }
+}
+/// Both; lanes that are not `live` write nothing.
+__device__ __forceinline__ void write_a8(const Codes& out, int row, int block, int lane8, float4 v, bool live = true) {
+    const A8Quad quad = make_a8(v);
+    if (live) store_a8(out, row, block, lane8, quad);
+}
+/// A warp holds a block of 32 values, lane l the l-th: writes its codes.
+__device__ __forceinline__ void write_a8_lanes(const Codes& out, int row, int block, int lane, float v) {
+    float a = fabsf(v);
+#pragma unroll
+    for (int m = 16; m > 0; m >>= 1) a = max_nan(a, __shfl_xor_sync(0xffffffffu, a, m));
+    float scale, inverse;
+    a8_scale(a, scale, inverse);
+    const int code = a8_code(v, inverse);
+    out.values[static_cast<int64_t>(row) * out.width + block * 32 + lane] = static_cast<int8_t>(code);
+    int half = code;
+#pragma unroll
+    for (int m = 8; m > 0; m >>= 1) half += __shfl_xor_sync(0xffffffffu, half, m);
+    const int other = __shfl_xor_sync(0xffffffffu, half, 16);
+    if (lane == 0) {
+        out.scales[static_cast<int64_t>(block) * out.rows + row] = scale;
+        out.half_sums[static_cast<int64_t>(block) * out.rows + row] = make_short2(half, other);
     }
 }
 

@@ -2,14 +2,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <unordered_map>
+#include <variant>
 
 #include "cuda/cuda_device.h"
 #include "cuda/delta_net.h"
 #include "cuda/experts.h"
 #include "cuda/heads.h"
+#include "cuda/late_copies.h"
 #include "cuda/memory.h"
 #include "cuda/products.h"
+#include "cuda/rank.h"
 #include "cuda/rows.h"
 #include "cuda/weights.h"
 
@@ -20,6 +24,7 @@ namespace {
 constexpr int kMaxSlots = 64;    // conversations that have memory on the card
 constexpr int kMaxParts = 1024;  // parts of a conversation's state
 constexpr size_t kMaxGraphs = 64;
+constexpr int kMaxRanked = 512;  // rows of logits ranked at once
 
 /// Running hash of what shapes a call's launches.
 class Fingerprint {
@@ -74,6 +79,8 @@ class CudaDevice final : public Device {
     Result<std::byte*> allocate(uint64_t bytes, const char* what) override { return memory_.take(bytes, what); }
     void release(std::byte* memory) override;
     void copy_to_host(void* host, const std::byte* from, uint64_t bytes) override;
+    void copy_to_host_later(void* host, const std::byte* from, uint64_t bytes) override;
+    void finish_copies() override;
     void copy_from_host(std::byte* to, const void* host, uint64_t bytes) override;
     void copy(std::byte* to, const std::byte* from, uint64_t bytes) override;
     void zero(std::byte* to, uint64_t bytes) override;
@@ -100,7 +107,9 @@ class CudaDevice final : public Device {
     void experts(const ExpertSet& set, const Activations& x, const Routing& routing, const SharedExpert& shared,
                  Rows out, bool add) override;
     void feed_forward(const SharedExpert& block, const Activations& x, Rows out, bool add) override;
+    void wait() override;
     void read(Rows rows, float* host) override;
+    bool rank(Rows logits, std::span<Likeliest> out) override;
 
   protected:
     int attach(const State& state) override;
@@ -109,9 +118,37 @@ class CudaDevice final : public Device {
   private:
     using Operation = std::function<void()>;
 
+    // Operations that wait for the next one, in short calls: where that one reads what they make, both are one launch.
+    struct HeldNorm {
+        Rows x;
+        const float* weight;
+        float eps;
+        Activations out;
+        std::vector<Product> quantised, floats;  // products of it that came since
+    };
+    struct HeldHeads {
+        HeadSpec spec;
+        Rows rope;
+        HeadRows q, k, v;
+    };
+    struct HeldRoute {
+        Rows logits;
+        RouteSpec spec;
+        Routing out;
+    };
+    using Held = std::variant<std::monostate, HeldNorm, HeldHeads, HeldRoute>;
+    /// What waits, if it is a T; else null.
+    template <class T>
+    T* held() {
+        return std::get_if<T>(&held_);
+    }
+    /// Enqueues what waits as it is.
+    void let_go();
+
     /// Runs an operation, or notes it where the call is being noted. `shape`: all that its launches depend on.
     template <class... Shape>
     void enqueue(Operation operation, const Shape&... shape) {
+        let_go();
         if (!noting_) return operation();
         fingerprint_.mix(noted_.size(), shape...);
         noted_.push_back(std::move(operation));
@@ -122,6 +159,7 @@ class CudaDevice final : public Device {
     /// Scratch of operations, at least this large; they run one after the other, so one is enough.
     std::byte* workspace(uint64_t bytes);
     CachePart cache_part(PartId id) const;
+    PreparedHeads prepared(const HeadSpec& spec) const;
     void multiply(const Activations& x, std::span<const Product> products, bool add);
     void run_experts(const ExpertSet& set, const Activations& x, const Routing& routing, const SharedExpert& shared,
                      Rows out, bool add);
@@ -132,6 +170,7 @@ class CudaDevice final : public Device {
     Queue queue_;
     CardMemory memory_;
     std::unique_ptr<Uploader> uploader_;
+    std::unique_ptr<LateCopies> late_copies_;
     std::string failure_;
 
     // The step (common.cuh): its place on the card, for calls of up to step_rows_ rows.
@@ -140,12 +179,14 @@ class CudaDevice final : public Device {
     int step_rows_ = 0;
     std::vector<std::byte> step_host_;
     std::byte* part_table_ = nullptr;
+    int* tickets_ = nullptr;  // DeltaNetCall
     std::byte* picture_memory_ = nullptr;
     uint64_t picture_bytes_ = 0;
     std::vector<bool> slots_ = std::vector<bool>(kMaxSlots, false);
     const StateLayout* layout_ = nullptr;
     int spans_ = 0, rows_ = 0, longest_ = 0;
 
+    Held held_;
     bool noting_ = false;
     Fingerprint fingerprint_;
     std::vector<Operation> noted_;
@@ -159,6 +200,7 @@ class CudaDevice final : public Device {
         const uint8_t* axis;
     };
     std::unordered_map<const RopeSpec*, Rope> ropes_;
+    Likeliest* ranked_ = nullptr;   // pinned, [kMaxRanked]
     float* read_buffer_ = nullptr;  // pinned: where reads arrive
     uint64_t read_bytes_ = 0;
 };
@@ -181,13 +223,19 @@ Result<void> CudaDevice::open() {
     const uint64_t bytes = uint64_t{kMaxSlots} * kMaxParts * sizeof(std::byte*);
     STRATA_TRY_ASSIGN(part_table_, memory_.take(bytes, "the table of conversations"));
     zero(part_table_, bytes);
+    const uint64_t counters = uint64_t{kMaxSlots} * kMostKeyHeads * sizeof(int);
+    STRATA_TRY_ASSIGN(std::byte * tickets, memory_.take_small(counters, "counters"));
+    zero(tickets, counters);
+    tickets_ = reinterpret_cast<int*>(tickets);
     return status();
 }
 
 CudaDevice::~CudaDevice() {
     if (queue_.stream) cudaStreamSynchronize(queue_.stream);
+    late_copies_.reset();
     for (const auto& [key, graph] : graphs_) cudaGraphExecDestroy(graph);
     if (read_buffer_) cudaFreeHost(read_buffer_);
+    if (ranked_) cudaFreeHost(ranked_);
     uploader_.reset();
     if (queue_.stream) cudaStreamDestroy(queue_.stream);
 }
@@ -216,6 +264,16 @@ void CudaDevice::copy_to_host(void* host, const std::byte* from, uint64_t bytes)
     flush();
     queue_.keep(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, queue_.stream), "copy to the host");
     queue_.keep(cudaStreamSynchronize(queue_.stream), "copy to the host");
+}
+
+void CudaDevice::copy_to_host_later(void* host, const std::byte* from, uint64_t bytes) {
+    flush();
+    if (!late_copies_) late_copies_ = std::make_unique<LateCopies>(options_.card);
+    if (!late_copies_->start(host, from, bytes, queue_.stream, memory_)) copy_to_host(host, from, bytes);
+}
+
+void CudaDevice::finish_copies() {
+    if (late_copies_) queue_.keep(late_copies_->finish(), "copies to the host");
 }
 
 void CudaDevice::copy_from_host(std::byte* to, const void* host, uint64_t bytes) {
@@ -255,8 +313,33 @@ void CudaDevice::read(Rows rows, float* host) {
     if (queue_.error == cudaSuccess) std::memcpy(host, read_buffer_, bytes);
 }
 
+void CudaDevice::wait() {
+    flush();
+    queue_.keep(cudaStreamSynchronize(queue_.stream), "a call");
+}
+
+bool CudaDevice::rank(Rows logits, std::span<Likeliest> out) {
+    if (logits.rows > kMaxRanked) return false;
+    if (!ranked_) {
+        void* memory = nullptr;
+        queue_.keep(cudaMallocHost(&memory, kMaxRanked * sizeof(Likeliest)), "pinned memory for likeliest tokens");
+        ranked_ = static_cast<Likeliest*>(memory);
+        if (queue_.error != cudaSuccess) return false;
+    }
+    std::byte* scratch = workspace(rank_scratch(logits.rows, logits.width));
+    if (!scratch) return false;
+    // With unified addressing the card writes pinned memory at its host address.
+    enqueue([=, this] { cuda::rank(queue_, logits, ranked_, scratch); }, logits, ranked_, scratch);
+    flush();
+    queue_.keep(cudaStreamSynchronize(queue_.stream), "likeliest tokens");
+    if (queue_.error != cudaSuccess) return false;
+    std::copy_n(ranked_, logits.rows, out.begin());
+    return true;
+}
+
 std::byte* CudaDevice::workspace(uint64_t bytes) {
     if (bytes <= workspace_bytes_) return workspace_;
+    flush();  // what was noted uses the smaller one
     cudaStreamSynchronize(queue_.stream);
     if (workspace_) memory_.give_back(workspace_);
     auto memory = memory_.take(bytes, "scratch of operations");
@@ -395,6 +478,7 @@ void CudaDevice::begin(const Call& call) {
 }
 
 void CudaDevice::flush() {
+    let_go();
     if (!noting_ || noted_.empty()) {
         noting_ = false;
         return;
@@ -469,6 +553,11 @@ void CudaDevice::rope_table(const Call&, const RopeSpec& rope, Rows out) {
 }
 
 void CudaDevice::norm(Rows x, const float* weight, float eps, Activations out) {
+    if (out.codes.values && out.values.data != x.data && norm_products_take(x)) {
+        let_go();
+        held_ = HeldNorm{x, weight, eps, out, {}, {}};
+        return;
+    }
     enqueue([=, this] { cuda::norm(queue_, x, weight, eps, out.values, codes_of(out.codes)); }, x, weight, eps,
             out.values, out.codes);
 }
@@ -506,9 +595,48 @@ void CudaDevice::gather(Rows in, std::span<const int32_t> which, Rows out) {
     }
 }
 
+void CudaDevice::let_go() {
+    Held held = std::exchange(held_, std::monostate{});
+    if (auto* n = std::get_if<HeldNorm>(&held)) {
+        if (n->quantised.empty() && n->floats.empty()) {
+            enqueue(
+                [=, this, n = *n] { cuda::norm(queue_, n.x, n.weight, n.eps, n.out.values, codes_of(n.out.codes)); },
+                n->x, n->weight, n->eps, n->out.values, n->out.codes);
+            return;
+        }
+        if (noting_) {
+            for (const Product& p : n->quantised) fingerprint_.mix(p.matrix, p.out);
+            for (const Product& p : n->floats) fingerprint_.mix(p.matrix, p.out);
+        }
+        const Rows x = n->x, values = n->out.values;
+        const QuantisedRows codes = n->out.codes;
+        const float* weight = n->weight;
+        const float eps = n->eps;
+        enqueue(
+            [=, this, quantised = std::move(n->quantised), floats = std::move(n->floats)] {
+                norm_products(queue_, x, weight, eps, values, codes_of(codes), quantised, floats);
+            },
+            x, weight, eps, values, codes, -1);
+    } else if (const auto* h = std::get_if<HeldHeads>(&held)) {
+        const PreparedHeads heads = prepared(h->spec);
+        enqueue([=, this, h = *h] { cuda::prepare_heads(queue_, step_, heads, h.rope, h.q, h.k, h.v); },
+                h->spec.query_norm, h->spec.keys, h->rope, h->q, h->k, h->v);
+    } else if (const auto* r = std::get_if<HeldRoute>(&held)) {
+        enqueue([=, this, r = *r] { cuda::route(queue_, r.logits, r.spec, r.out); }, r->logits, r->spec.used,
+                r->spec.bias, r->out.experts, r->out.weights);
+    }
+}
+
 void CudaDevice::multiply(const Activations& x, std::span<const Product> products, bool add) {
     std::vector<Product> quantised, floats;
     for (const Product& p : products) (type_info(p.matrix.type).quantised ? quantised : floats).push_back(p);
+    if (auto* n = held<HeldNorm>(); n && !add && n->out.codes.values == x.codes.values &&
+                                    n->out.values.data == x.values.data && n->out.codes.rows == x.codes.rows) {
+        n->quantised.insert(n->quantised.end(), quantised.begin(), quantised.end());
+        n->floats.insert(n->floats.end(), floats.begin(), floats.end());
+        return;
+    }
+    let_go();
     if (noting_)
         for (const Product& p : products) fingerprint_.mix(p.matrix, p.out);
     if (!floats.empty())
@@ -541,16 +669,27 @@ void CudaDevice::matmul_float(Rows x, std::span<const Product> products) {
             p.matrix.type = Type::f32;
             if (!p.matrix.data) return;
         }
-        if (noting_) fingerprint_.mix(p.matrix, p.out);
     }
+    if (auto* n = held<HeldNorm>();
+        n && n->out.values.data == x.data && n->out.values.rows == x.rows && n->out.values.width == x.width) {
+        n->floats.insert(n->floats.end(), floats.begin(), floats.end());
+        return;
+    }
+    let_go();
+    if (noting_)
+        for (const Product& p : floats) fingerprint_.mix(p.matrix, p.out);
     enqueue([=, this] { float_product(queue_, x, floats, false); }, x);
 }
 
-void CudaDevice::prepare_heads(const Call&, const HeadSpec& spec, Rows rope, HeadRows q, HeadRows k, HeadRows v) {
-    const PreparedHeads heads{spec.query_norm, spec.key_norm,         spec.value_norm,
-                              spec.eps,        cache_part(spec.keys), cache_part(spec.values)};
-    enqueue([=, this] { cuda::prepare_heads(queue_, step_, heads, rope, q, k, v); }, spec.query_norm, spec.keys, rope,
-            q, k, v);
+PreparedHeads CudaDevice::prepared(const HeadSpec& spec) const {
+    return {spec.query_norm, spec.key_norm, spec.value_norm, spec.eps, cache_part(spec.keys), cache_part(spec.values)};
+}
+
+void CudaDevice::prepare_heads(const Call& call, const HeadSpec& spec, Rows rope, HeadRows q, HeadRows k, HeadRows v) {
+    let_go();
+    held_ = HeldHeads{spec, rope, q, k, v};
+    // Only the attention of answers makes its heads ready itself.
+    if (call.rows > kNarrow || !q.data || !k.data || spec.keys < 0 || spec.values < 0) let_go();
 }
 
 void CudaDevice::attend(const Call& call, const AttentionSpec& spec, HeadRows q, HeadRows gate, Activations out) {
@@ -570,25 +709,42 @@ void CudaDevice::attend(const Call& call, const AttentionSpec& spec, HeadRows q,
             reinterpret_cast<float*>(workspace(attention_scratch(call.rows, q.heads, q.width, longest_)));
         if (!attention.partial) return;
     }
-    const int spans = spans_;
-    enqueue(
-        [=, this] { cuda::attend(queue_, step_, attention, q, gate, out.values, codes_of(out.codes), spans, prompt); },
-        spec.keys, spec.values, spec.scale, spec.window, attention.partial, longest_, q, gate, out.values, out.codes);
-}
-
-void CudaDevice::delta_net(const Call&, const DeltaNetSpec& spec, Rows u, Rows z, Rows alpha, Rows beta,
-                           Activations out) {
-    const uint64_t state_bytes = layout_->parts[static_cast<size_t>(spec.state)].bytes;
-    const uint64_t history_bytes = layout_->parts[static_cast<size_t>(spec.history)].bytes;
-    std::byte* scratch = workspace(delta_net_scratch(spec, u.rows));
-    if (!scratch) return;
+    std::optional<NewHeads> heads;
+    if (const auto* h = held<HeldHeads>(); h && h->q.data == q.data && h->q.width == q.width &&
+                                           h->spec.keys == spec.keys && h->spec.values == spec.values &&
+                                           h->k.heads == spec.kv_heads && h->v.width == q.width && spec.own_rows) {
+        heads = NewHeads{prepared(h->spec), h->rope, h->k, h->v};
+        if (noting_) fingerprint_.mix(h->spec.query_norm, h->rope, h->k, h->v);
+        held_ = std::monostate{};
+    }
     const int spans = spans_;
     enqueue(
         [=, this] {
-            cuda::delta_net(queue_, step_, spec, state_bytes, history_bytes, u, z, alpha, beta, out.values,
-                            codes_of(out.codes), spans, scratch);
+            cuda::attend(queue_, step_, attention, heads ? &*heads : nullptr, q, gate, out.values, codes_of(out.codes),
+                         spans, prompt);
         },
-        spec.state, spec.conv, scratch, u, z, alpha, beta, out.values, out.codes);
+        spec.keys, spec.values, spec.scale, spec.window, attention.partial, longest_, q, gate, out.values, out.codes);
+}
+
+void CudaDevice::delta_net(const Call& call, const DeltaNetSpec& spec, Rows u, Rows z, Rows alpha, Rows beta,
+                           Activations out) {
+    const uint64_t state_bytes = layout_->parts[static_cast<size_t>(spec.state)].bytes;
+    const uint64_t history_bytes = layout_->parts[static_cast<size_t>(spec.history)].bytes;
+    if (!delta_net_takes(spec)) return fail("a delta net of this shape is not supported on the card");
+    DeltaNetCall on_card{spans_, 0, workspace(delta_net_scratch(spec, u.rows)), tickets_};
+    bool logs = false;
+    for (const Span& span : call.spans) {
+        on_card.longest = std::max(on_card.longest, span.rows);
+        logs = logs || span.log;
+    }
+    if (logs && on_card.longest > kMaxWindow) return fail("a window beside a prompt in one call");
+    if (!on_card.scratch) return;
+    enqueue(
+        [=, this] {
+            cuda::delta_net(queue_, step_, spec, state_bytes, history_bytes, u, z, alpha, beta, out.values,
+                            codes_of(out.codes), on_card);
+        },
+        spec.state, spec.conv, on_card.longest, on_card.scratch, u, z, alpha, beta, out.values, out.codes);
 }
 
 void CudaDevice::short_conv(const Call&, const ShortConvSpec& spec, Rows bcx, Activations out) {
@@ -603,8 +759,9 @@ void CudaDevice::short_conv(const Call&, const ShortConvSpec& spec, Rows bcx, Ac
 
 void CudaDevice::route(Rows logits, const RouteSpec& spec, Routing out) {
     if (logits.width > 1024) return fail("more than 1,024 experts a layer are not supported on the card");
-    enqueue([=, this] { cuda::route(queue_, logits, spec, out); }, logits, spec.used, spec.bias, out.experts,
-            out.weights);
+    let_go();
+    held_ = HeldRoute{logits, spec, out};
+    if (logits.rows > kNarrow) let_go();
 }
 
 void CudaDevice::run_experts(const ExpertSet& set, const Activations& x, const Routing& routing,
@@ -612,9 +769,19 @@ void CudaDevice::run_experts(const ExpertSet& set, const Activations& x, const R
     std::byte* scratch = workspace(
         experts_scratch(x.values.rows, routing.used, set.gate.rows, shared.gate.rows, out.width, set.gate.count));
     if (!scratch) return;
-    enqueue([=, this] { cuda::experts(queue_, set, x.values, codes_of(x.codes), routing, shared, out, add, scratch); },
-            set.gate, set.down, shared.gate, shared.weight_logit, x.values, x.codes, routing.experts, routing.weights,
-            routing.used, out, add, scratch);
+    std::optional<RouteInput> route;
+    if (const auto* r = held<HeldRoute>(); r && routing.used > 0 && r->out.experts == routing.experts) {
+        route = RouteInput{r->logits, r->spec};
+        if (noting_) fingerprint_.mix(r->logits, r->spec.bias);
+        held_ = std::monostate{};
+    }
+    enqueue(
+        [=, this] {
+            cuda::experts(queue_, set, x.values, codes_of(x.codes), routing, shared, out, add,
+                          route ? &*route : nullptr, scratch);
+        },
+        set.gate, set.down, shared.gate, shared.weight_logit, x.values, x.codes, routing.experts, routing.weights,
+        routing.used, out, add, scratch);
 }
 
 void CudaDevice::experts(const ExpertSet& set, const Activations& x, const Routing& routing, const SharedExpert& shared,

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "cuda/experts.h"
+#include "cuda/route.cuh"
 #include "cuda/rows.h"
 #include "cuda/tile.cuh"
 #include "quant/math.h"
@@ -33,6 +34,11 @@ struct Gated {
     Weights gate, up, down;
     int inner;
     Gate function;
+};
+
+/// The routed experts and the shared one.
+struct Blocks {
+    Gated of[2];
 };
 
 __device__ __forceinline__ float gate_function(Gate function, float g) {
@@ -83,17 +89,53 @@ __device__ __forceinline__ void stage_row(const Codes& x, int row, int segments,
 // ---- windows
 // ------------------------------------------------------------------------------------------------------------------
 
-/// What a thread of `up` makes of its segments: weights first, so that their latency hides the codes'.
+/// Where a window's experts come from: logits that every block turns into experts itself (route.cuh), or, logits.data
+/// null, the routing that an earlier kernel left in memory.
+struct Source {
+    Rows logits;
+    RouteSpec spec;
+};
+constexpr int kSourceLogits = 256;
+
+/// The expert of a rank, by a whole warp. What it reads was complete before the `up` kernel.
+__device__ __forceinline__ Chosen expert_of(const Source& source, const Routing& routing, int row, int rank, int lane) {
+    Chosen chosen;
+    if (!source.logits.data) {
+        chosen.expert = __ldcg(routing.experts + row * routing.used + rank);
+        return chosen;
+    }
+    RowLogits<kSourceLogits / 32> logits;
+    logits.load(source.logits, row, lane);
+    chosen = route_row(logits, source.logits.width, source.spec, rank + 1, lane);
+    return chosen;
+}
+
+/// What a thread of `up` makes of its segments: weights first, so that their latency hides the codes'. early: before
+/// the wait, which is then made here.
 template <Brick B>
 __device__ __forceinline__ void up_chains(const u8* data, const Codes& x, int row, int segments, int4* codes,
-                                          float* scales, short2* sums, float* chains) {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    Fragment<B> f;
-    if ((warp & 3) < segments) load_fragment<B>(f, data + static_cast<int64_t>(warp & 3) * BrickInfo<B>::bytes, lane);
+                                          float* scales, short2* sums, float* chains, bool early) {
+    constexpr bool two_at_once = BrickInfo<B>::chunks <= 11;  // registers allow it
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp & 3;
+    Fragment<B> f, next;
+    if (part < segments) load_fragment<B>(f, data + static_cast<int64_t>(part) * BrickInfo<B>::bytes, lane);
+    if constexpr (two_at_once)
+        if (part + 4 < segments)
+            load_fragment<B>(next, data + static_cast<int64_t>(part + 4) * BrickInfo<B>::bytes, lane);
+    if (early) {
+        grid_wait();
+        grid_release();
+    }
     stage_row(x, row, segments, codes, scales, sums, threadIdx.x, 256);
     __syncthreads();
-    for (int s = warp & 3; s < segments; s += 4) {
-        if (s != (warp & 3)) load_fragment<B>(f, data + static_cast<int64_t>(s) * BrickInfo<B>::bytes, lane);
+#pragma unroll 1
+    for (int s = part; s < segments; s += 4) {
+        if (s != part) {
+            if (two_at_once && s == part + 4)
+                f = next;
+            else
+                load_fragment<B>(f, data + static_cast<int64_t>(s) * BrickInfo<B>::bytes, lane);
+        }
         float c[1];
         segment_dot<B, 1>(f, codes + s * 16, 0, scales + s * 8, sums + s * 8, 0, c);
         chains[((warp >> 2) * segments + s) * 32 + lane] = c[0];
@@ -101,9 +143,9 @@ __device__ __forceinline__ void up_chains(const u8* data, const Codes& x, int ro
 }
 
 /// Block (32 inner values, pair): pairs row * slots + rank, rank == used is the shared expert. h: codes [pairs, widest
-/// inner].
+/// inner]. Releases `down` only after its wait: that kernel looks for its experts before its own.
 __global__ void __launch_bounds__(256, 2)
-    up_kernel(Gated routed, Gated shared_block, Routing routing, Codes x, Codes h, int slots) {
+    up_kernel(const __grid_constant__ Blocks blocks, Source source, Routing routing, Codes x, Codes h, int slots) {
     extern __shared__ __align__(16) u8 memory[];
     const int segments = (x.width + 255) / 256, warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     int4* codes = reinterpret_cast<int4*>(memory);
@@ -111,21 +153,37 @@ __global__ void __launch_bounds__(256, 2)
     short2* sums = reinterpret_cast<short2*>(scales + segments * 8);
     float* chains = reinterpret_cast<float*>(sums + segments * 8);  // [gate, up][segments][32]
     const int pair = blockIdx.y, row = pair / slots, rank = pair % slots, group = blockIdx.x;
-    grid_sync();
     const bool is_shared = rank >= routing.used;
-    const Gated& block = is_shared ? shared_block : routed;
+    const Gated& block = blocks.of[is_shared];
     if (group * 32 >= block.inner) return;
-    const int expert = is_shared ? 0 : routing.experts[row * routing.used + rank];
+    // The shared expert's weights are known before the wait.
+    const bool early = is_shared && block.gate.brick == block.up.brick;
+    int expert = 0;
+    if (!early) {
+        grid_wait();
+        grid_release();
+    }
+    if (!is_shared) {
+        const Chosen chosen = expert_of(source, routing, row, rank, lane);
+        expert = source.logits.data ? __shfl_sync(0xffffffffu, chosen.expert, rank) : chosen.expert;
+        if (source.logits.data && rank == routing.used - 1 && group == 0 && threadIdx.x < routing.used) {
+            routing.experts[row * routing.used + lane] = chosen.expert;
+            routing.weights[row * routing.used + lane] = chosen.weight;
+        }
+    }
     const Weights& w = warp < 4 ? block.gate : block.up;
     const int bytes = brick_size(w.brick);
     const u8* data = w.data + expert * w.stride + static_cast<int64_t>(group) * segments * bytes;
     if (block.gate.brick == block.up.brick) {
+        const auto go = [&](auto b) {
+            up_chains<decltype(b)::value>(data, x, row, segments, codes, scales, sums, chains, early);
+        };
         switch (w.brick) {
-            case Brick::q8_0: up_chains<Brick::q8_0>(data, x, row, segments, codes, scales, sums, chains); break;
-            case Brick::q4_k: up_chains<Brick::q4_k>(data, x, row, segments, codes, scales, sums, chains); break;
-            case Brick::q5_k: up_chains<Brick::q5_k>(data, x, row, segments, codes, scales, sums, chains); break;
-            case Brick::q6_k: up_chains<Brick::q6_k>(data, x, row, segments, codes, scales, sums, chains); break;
-            case Brick::x8: up_chains<Brick::x8>(data, x, row, segments, codes, scales, sums, chains); break;
+            case Brick::q8_0: go(std::integral_constant<Brick, Brick::q8_0>{}); break;
+            case Brick::q4_k: go(std::integral_constant<Brick, Brick::q4_k>{}); break;
+            case Brick::q5_k: go(std::integral_constant<Brick, Brick::q5_k>{}); break;
+            case Brick::q6_k: go(std::integral_constant<Brick, Brick::q6_k>{}); break;
+            case Brick::x8: go(std::integral_constant<Brick, Brick::x8>{}); break;
         }
     } else {
         stage_row(x, row, segments, codes, scales, sums, threadIdx.x, 256);
@@ -146,25 +204,11 @@ __global__ void __launch_bounds__(256, 2)
     }
     if (block.gate.scales) g = __fmul_rn(g, block.gate.scales[expert]);
     if (block.up.scales) u = __fmul_rn(u, block.up.scales[expert]);
-    const float v = __fmul_rn(gate_function(block.function, g), u);
-    float a = fabsf(v);
-#pragma unroll
-    for (int m = 16; m > 0; m >>= 1) a = max_nan(a, __shfl_xor_sync(0xffffffffu, a, m));
-    float scale, inverse;
-    a8_scale(a, scale, inverse);
-    const int code = a8_code(v, inverse);
-    h.values[static_cast<int64_t>(pair) * h.width + group * 32 + lane] = static_cast<int8_t>(code);
-    int half = code;
-#pragma unroll
-    for (int m = 8; m > 0; m >>= 1) half += __shfl_xor_sync(0xffffffffu, half, m);
-    const int other = __shfl_xor_sync(0xffffffffu, half, 16);
-    if (lane == 0) {
-        h.scales[static_cast<int64_t>(group) * h.rows + pair] = scale;
-        h.half_sums[static_cast<int64_t>(group) * h.rows + pair] = make_short2(half, other);
-    }
+    write_a8_lanes(h, pair, group, lane, __fmul_rn(gate_function(block.function, g), u));
 }
 
-/// A warp's part of `down`: weights first, then the pair's codes; lanes 0..15 take even segments, 16..31 odd ones.
+/// A warp's part of `down`: weights first, then the wait and the pair's codes; lanes 0..15 take even segments, 16..31
+/// odd ones.
 template <Brick B>
 __device__ __forceinline__ void down_chains(const u8* data, int brick_row, const Codes& h, int pair, int inner,
                                             int segments, int4* codes, float* scales, short2* sums, float* chains) {
@@ -172,6 +216,7 @@ __device__ __forceinline__ void down_chains(const u8* data, int brick_row, const
     Fragment<B> f;
     // Both half-warps stay in step; the one without a segment repeats the last.
     load_fragment<B>(f, data + static_cast<int64_t>(min(lane >> 4, segments - 1)) * BrickInfo<B>::bytes, brick_row);
+    grid_wait();
     for (int i = lane; i < segments * 16; i += 32)
         codes[i] = i * 16 < inner
                        ? *reinterpret_cast<const int4*>(h.values + static_cast<int64_t>(pair) * h.width + i * 16)
@@ -192,8 +237,9 @@ __device__ __forceinline__ void down_chains(const u8* data, int brick_row, const
 }
 
 /// Block (16 outputs, row), a warp a pair.
-__global__ void __launch_bounds__(512, 1) down_kernel(Gated routed, Gated shared_block, Routing routing, Codes h,
-                                                      Rows shared_weight, Rows out, int slots, int add) {
+__global__ void __launch_bounds__(512, 1)
+    down_kernel(const __grid_constant__ Blocks blocks, Source source, Routing routing, Codes h, Rows shared_weight,
+                Rows out, int slots, int add) {
     extern __shared__ __align__(16) u8 memory[];
     __shared__ float weights[16], y[16][16];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, row = blockIdx.y;
@@ -202,11 +248,15 @@ __global__ void __launch_bounds__(512, 1) down_kernel(Gated routed, Gated shared
     float* all_scales = reinterpret_cast<float*>(memory + slots * most * 256);    // [slots][most * 8]
     short2* all_sums = reinterpret_cast<short2*>(all_scales + slots * most * 8);  // [slots][most * 8]
     float* chains = reinterpret_cast<float*>(all_sums + slots * most * 8);        // [slots][most][16]
-    grid_sync();
+    grid_release();
     const int pair = row * slots + warp;
     const bool is_shared = warp >= routing.used;
-    const Gated& block = is_shared ? shared_block : routed;
-    const int expert = is_shared ? 0 : routing.experts[row * routing.used + warp];
+    const Gated& block = blocks.of[is_shared];
+    int expert = 0;
+    if (!is_shared) {
+        const Chosen chosen = expert_of(source, routing, row, warp, lane);
+        expert = source.logits.data ? __shfl_sync(0xffffffffu, chosen.expert, warp) : chosen.expert;
+    }
     const int segments = (block.inner + 255) / 256;
     const Weights& w = block.down;
     const int brick_row = (blockIdx.x & 1) * 16 + (lane & 15);
@@ -224,6 +274,10 @@ __global__ void __launch_bounds__(512, 1) down_kernel(Gated routed, Gated shared
         case Brick::q6_k: go(std::integral_constant<Brick, Brick::q6_k>{}); break;
         case Brick::x8: go(std::integral_constant<Brick, Brick::x8>{}); break;
     }
+    const int output = blockIdx.x * 16 + threadIdx.x;
+    const bool writes = threadIdx.x < 16 && output < out.width;
+    float* to = out.data + row * out.stride + output;
+    const float before = writes && add ? *to : 0.0f;
     __syncwarp();
     if (lane < 16) {
         const float* chain = chains + warp * most * 16 + lane;
@@ -236,12 +290,10 @@ __global__ void __launch_bounds__(512, 1) down_kernel(Gated routed, Gated shared
                         : shared_weight.data ? sigmoid(shared_weight.data[row * shared_weight.stride])
                                              : 1.0f;
     __syncthreads();
-    const int output = blockIdx.x * 16 + threadIdx.x;
-    if (threadIdx.x >= 16 || output >= out.width) return;
+    if (!writes) return;
     float sum = 0.0f;
     for (int slot = 0; slot < slots; ++slot) sum = __fmaf_rn(weights[slot], y[slot][threadIdx.x], sum);
-    float* to = out.data + row * out.stride + output;
-    *to = add ? __fadd_rn(*to, sum) : sum;
+    *to = add ? __fadd_rn(before, sum) : sum;
 }
 
 // ---- long calls: pairs sorted by expert
@@ -470,21 +522,22 @@ bool windows_take(const Queue& queue, const ExpertSet& set, const Routing& routi
 }
 
 void run_windows(Queue& queue, const ExpertSet& set, const Codes& x, const Routing& routing, const SharedExpert& shared,
-                 Rows out, bool add, Pieces pieces) {
+                 Rows out, bool add, const RouteInput* route, Pieces pieces) {
     const bool has_shared = static_cast<bool>(shared.gate);
-    const Gated routed = gated(set.gate, set.up, set.down, set.gate_function);
-    const Gated shared_block = gated(shared.gate, shared.up, shared.down, shared.gate_function);
+    const Blocks blocks{gated(set.gate, set.up, set.down, set.gate_function),
+                        gated(shared.gate, shared.up, shared.down, shared.gate_function)};
     const int slots = routing.used + (has_shared ? 1 : 0), pairs = x.rows * slots;
-    const int most = std::max(routing.used > 0 ? routed.inner : 0, has_shared ? shared_block.inner : 0);
+    const int most = std::max(routing.used > 0 ? blocks.of[0].inner : 0, has_shared ? blocks.of[1].inner : 0);
     const Codes h = pieces.codes(pairs, most);
     const int segments = div_up(x.width, 256);
+    const Source source = route ? Source{route->logits, route->spec} : Source{};
     launch(queue, "experts up", up_kernel, dim3(static_cast<unsigned>(most / 32), static_cast<unsigned>(pairs)), 256,
-           static_cast<size_t>(segments) * (256 + 64 + 256), routed, shared_block, routing, x, h, slots);
+           static_cast<size_t>(segments) * (256 + 64 + 256), blocks, source, routing, x, h, slots);
     const int inner_segments = div_up(most, 256);
     launch(queue, "experts down", down_kernel,
            dim3(static_cast<unsigned>(div_up(out.width, 16)), static_cast<unsigned>(x.rows)), slots * 32,
-           static_cast<size_t>(slots) * static_cast<size_t>(inner_segments) * (256 + 64 + 64), routed, shared_block,
-           routing, h, shared.weight_logit, out, slots, add ? 1 : 0);
+           static_cast<size_t>(slots) * static_cast<size_t>(inner_segments) * (256 + 64 + 64), blocks, source, routing,
+           h, shared.weight_logit, out, slots, add ? 1 : 0);
 }
 
 /// One grouped product of a long call, by tiles where it can be, else plainly. expert_of: [pairs] by number or null.
@@ -568,10 +621,14 @@ uint64_t experts_scratch(int rows, int used, int inner, int shared_inner, int wi
 }
 
 void experts(Queue& queue, const ExpertSet& set, Rows values, const Codes& codes, const Routing& routing,
-             const SharedExpert& shared, Rows out, bool add, std::byte* scratch) {
+             const SharedExpert& shared, Rows out, bool add, const RouteInput* route, std::byte* scratch) {
     Pieces pieces{scratch};
-    if (windows_take(queue, set, routing, shared, codes))
-        return run_windows(queue, set, codes, routing, shared, out, add, pieces);
+    const bool windows = windows_take(queue, set, routing, shared, codes);
+    if (route && (!windows || route->logits.width > kSourceLogits)) {
+        cuda::route(queue, route->logits, route->spec, routing);
+        route = nullptr;
+    }
+    if (windows) return run_windows(queue, set, codes, routing, shared, out, add, route, pieces);
 
     float* y = nullptr;
     Group group{};

@@ -37,9 +37,16 @@ struct Attention {
 };
 /// Bytes of scratch that `attend` needs for this many rows.
 uint64_t attention_scratch(int rows, int heads, int width, int capacity);
-/// prompt: the form that keeps totals in shared memory; else the form of answers, a block a chunk, and a merge. Same
-/// bits. spans: conversations of the call.
-void attend(Queue& queue, const Step& step, const Attention& spec, HeadRows q, HeadRows gate, Rows values, Codes codes,
-            int spans, bool prompt);
+/// Heads that are still to be made ready before they are attended to.
+struct NewHeads {
+    PreparedHeads spec;
+    Rows rope;
+    HeadRows k, v;
+};
+/// heads: what prepare_heads would have done first (q may stay as it is); null: it was done. prompt: the form that
+/// keeps totals in shared memory; else the form of answers, a block a chunk, and a merge. Same bits. spans:
+/// conversations of the call.
+void attend(Queue& queue, const Step& step, const Attention& spec, const NewHeads* heads, HeadRows q, HeadRows gate,
+            Rows values, Codes codes, int spans, bool prompt);
 
 }  // namespace strata::cuda

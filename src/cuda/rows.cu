@@ -3,47 +3,15 @@
 #include <type_traits>
 
 #include "cuda/bricks.cuh"
+#include "cuda/norm.cuh"
+#include "cuda/route.cuh"
 #include "cuda/rows.h"
 #include "quant/math.h"
 
 namespace strata::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-
-/// What a thread holds of a row: elements 4 (t + 256 i) .. + 3.
-template <int Pieces>
-struct Held {
-    float4 v[Pieces];
-
-    __device__ void load(const float* x, int width) {
-#pragma unroll
-        for (int p = 0; p < Pieces; ++p) {
-            const int i = (p * kThreads + static_cast<int>(threadIdx.x)) * 4;
-            v[p] = i < width ? *reinterpret_cast<const float4*>(x + i) : make_float4(0, 0, 0, 0);
-        }
-    }
-    /// 1 / sqrt(mean(x^2) + eps): a chain over the thread's elements in ascending order, then the warps.
-    __device__ float inverse_rms(int width, float eps, float* buffer) const {
-        float sum = 0.0f;
-#pragma unroll
-        for (int p = 0; p < Pieces; ++p) {
-            sum = __fmaf_rn(v[p].x, v[p].x, sum);
-            sum = __fmaf_rn(v[p].y, v[p].y, sum);
-            sum = __fmaf_rn(v[p].z, v[p].z, sum);
-            sum = __fmaf_rn(v[p].w, v[p].w, sum);
-        }
-        const float mean = __fdiv_rn(block_sum<kThreads / 32>(sum, buffer), static_cast<float>(width));
-        return __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(mean, eps)));
-    }
-};
-
-__device__ float4 scaled(float4 v, float factor, const float4* weight) {
-    v = make_float4(__fmul_rn(v.x, factor), __fmul_rn(v.y, factor), __fmul_rn(v.z, factor), __fmul_rn(v.w, factor));
-    if (!weight) return v;
-    const float4 w = *weight;
-    return make_float4(__fmul_rn(v.x, w.x), __fmul_rn(v.y, w.y), __fmul_rn(v.z, w.z), __fmul_rn(v.w, w.w));
-}
+constexpr int kThreads = kNormThreads;
 
 template <int Pieces>
 __global__ void __launch_bounds__(kThreads)
@@ -193,77 +161,18 @@ __global__ void rope_kernel(Step step, const double* frequency, const uint8_t* a
     }
 }
 
-/// A warp a row; lane l holds experts l, l + 32, ...: Held of them.
+/// A warp a row.
 template <int Held>
 __global__ void __launch_bounds__(128) route_kernel(Rows logits, RouteSpec spec, Routing out) {
     grid_sync();
     const int row = blockIdx.x * 4 + (threadIdx.x >> 5), lane = threadIdx.x & 31;
     if (row >= logits.rows) return;
-    const int experts = logits.width;
-    const bool softmax = spec.score == RouteSpec::Score::softmax;
-    float z[Held], key[Held];
-#pragma unroll
-    for (int i = 0; i < Held; ++i)
-        z[i] = i * 32 + lane < experts ? logits.data[row * logits.stride + i * 32 + lane] : -INFINITY;
-
-    float largest = -INFINITY, total = 0.0f;
-    if (softmax) {
-#pragma unroll
-        for (int i = 0; i < Held; ++i) largest = fmaxf(largest, z[i]);
-        largest = warp_max(largest);
-        // The whole softmax is needed for its own sake only where weights are not normalised, or a bias is added to it.
-        if (!spec.normalise || (spec.bias && !spec.bias_on_logit)) {
-#pragma unroll
-            for (int i = 0; i < Held; ++i)
-                if (i * 32 + lane < experts) total = __fadd_rn(total, exp_fixed(__fsub_rn(z[i], largest)));
-            total = warp_sum(total);
-        } else {
-            total = 1.0f;  // a common factor of all scores
-        }
-    }
-    const auto score = [&](float logit) {
-        return softmax ? __fdiv_rn(exp_fixed(__fsub_rn(logit, largest)), total) : sigmoid(logit);
-    };
-    // What the choice is by. Without a bias the logits order softmax and sigmoid scores, and tell more of them apart.
-#pragma unroll
-    for (int i = 0; i < Held; ++i) {
-        key[i] = z[i];
-        if (spec.bias && i * 32 + lane < experts)
-            key[i] = __fadd_rn(spec.bias_on_logit ? z[i] : score(z[i]), spec.bias[i * 32 + lane]);
-        if (i * 32 + lane >= experts) key[i] = -INFINITY;
-    }
-
-    float sum = 0.0f, mine = 0.0f;  // lane r keeps rank r
-    int chosen_here = 0;
-    for (int rank = 0; rank < spec.used; ++rank) {
-        float best = -INFINITY, logit = 0.0f;
-        int chosen = INT32_MAX;
-#pragma unroll
-        for (int i = 0; i < Held; ++i)
-            if (key[i] > best) best = key[i], chosen = i * 32 + lane, logit = z[i];
-#pragma unroll
-        for (int m = 16; m > 0; m >>= 1) {
-            const float other = __shfl_xor_sync(0xffffffffu, best, m),
-                        other_logit = __shfl_xor_sync(0xffffffffu, logit, m);
-            const int e = __shfl_xor_sync(0xffffffffu, chosen, m);
-            if (other > best || (other == best && e < chosen)) best = other, chosen = e, logit = other_logit;
-        }
-        if (chosen == INT32_MAX) chosen = 0;  // only where logits are not numbers
-#pragma unroll
-        for (int i = 0; i < Held; ++i)
-            if (chosen == i * 32 + lane) key[i] = -INFINITY;
-        const float s = score(logit);
-        sum = __fadd_rn(sum, s);
-        if (lane == rank) mine = s, chosen_here = chosen;
-    }
+    RowLogits<Held> held;
+    held.load(logits, row, lane);
+    const Chosen mine = route_row<Held>(held, logits.width, spec, spec.used, lane);
     if (lane >= spec.used) return;
-    const float floor = 6.103515625e-5f;
-    float w = mine;
-    if (spec.normalise) w = __fdiv_rn(w, fmaxf(sum, floor));
-    if (spec.scale != 1.0f) w = __fmul_rn(w, spec.scale);
-    if (spec.expert_scale) w = __fmul_rn(w, spec.expert_scale[chosen_here]);
-    out.experts[row * spec.used + lane] = chosen_here;
-    out.weights[row * spec.used + lane] = w;
+    out.experts[row * spec.used + lane] = mine.expert;
+    out.weights[row * spec.used + lane] = mine.weight;
 }
 
 dim3 blocks(int64_t n) {

@@ -5,7 +5,7 @@
 // - Every row of a call is computed as if it were alone: same bits in any company, any cut of a prompt
 // (docs/numerics.md).
 // - Views are the device's memory. Outputs do not overlap inputs unless an operation says so. Nothing is allocated.
-// - Operations are enqueued in order; only `read` waits. Calls come from one thread at a time.
+// - Operations are enqueued in order; only `read`, `rank` and `wait` wait. Calls come from one thread at a time.
 // - A device that fails (lost card, out of memory) remembers it: `status()` after a call tells.
 #pragma once
 
@@ -118,12 +118,18 @@ struct SharedExpert {
     Rows weight_logit;  // [rows, 1]: its weight is the sigmoid of it; empty: weight 1
 };
 
+/// What a row of logits makes likeliest.
+struct Likeliest {
+    int32_t token = 0;  // ties go to the lower one
+    float p = 0.0f;     // of the whole row's softmax
+};
+
 struct DeviceFacts {
     std::string name;           // "cpu", "cuda", "sim"
     std::string description;    // for people: "AMD EPYC, 2 threads, AVX-512"
     uint64_t memory_total = 0;  // bytes; 0: host memory
     int threads = 1;
-    bool warms_up = false;      // a first call is slower than later ones: worth a call before the first request
+    bool warms_up = false;  // a first call is slower than later ones: worth a call before the first request
 };
 
 class Device {
@@ -147,6 +153,12 @@ class Device {
     virtual Result<std::byte*> allocate(uint64_t bytes, const char* what) = 0;
     virtual void release(std::byte* memory) = 0;
     virtual void copy_to_host(void* host, const std::byte* from, uint64_t bytes) = 0;  // waits
+    /// The same of what `from` holds now, but the host's bytes may arrive as late as finish_copies, which waits for
+    /// all.
+    virtual void copy_to_host_later(void* host, const std::byte* from, uint64_t bytes) {
+        copy_to_host(host, from, bytes);
+    }
+    virtual void finish_copies() {}
     virtual void copy_from_host(std::byte* to, const void* host, uint64_t bytes) = 0;
     virtual void copy(std::byte* to, const std::byte* from, uint64_t bytes) = 0;
     virtual void zero(std::byte* to, uint64_t bytes) = 0;
@@ -187,6 +199,7 @@ class Device {
     virtual void prepare_heads(const Call& call, const HeadSpec& spec, Rows rope, HeadRows q, HeadRows k,
                                HeadRows v) = 0;
     /// out[t] = concatenated heads of softmax(q . keys * scale) values, each times sigmoid(gate) where gate is given.
+    /// After it q may hold what it held before prepare_heads: a device may do both at once.
     virtual void attend(const Call& call, const AttentionSpec& spec, HeadRows q, HeadRows gate, Activations out) = 0;
 
     /// Convolution, norms and gates, recurrence, head norm and silu(z) gate; brings the state up to date (Span).
@@ -205,8 +218,16 @@ class Device {
     /// The shared expert or dense block alone: out = block(x); add: out += block(x).
     virtual void feed_forward(const SharedExpert& block, const Activations& x, Rows out, bool add) = 0;
 
+    /// Waits for everything enqueued.
+    virtual void wait() {}
     /// Waits for everything enqueued and copies rows to host memory, [rows, width] back to back.
     virtual void read(Rows rows, float* host) = 0;
+    /// The likeliest of every row, where that is cheaper than reading the rows: waits and returns true. False: nothing
+    /// was done, read them.
+    virtual bool rank(Rows logits, std::span<Likeliest> out) {
+        (void)logits, (void)out;
+        return false;
+    }
 
   protected:
     friend class State;

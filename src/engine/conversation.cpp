@@ -130,6 +130,7 @@ bool Conversation::fill_checkpoint(Checkpoint& checkpoint) const {
     checkpoint.drafts = drafts_;
     if (!checkpoint.changing.resize(changing_bytes(layout_, state_.rows))) return false;
     copy_changing_to_host(device_, state_, checkpoint.changing.data());
+    checkpoint.changing.coming_from(device_);
     if (!checkpoint.hidden.resize(hidden_bytes())) return false;
     if (hidden_) device_.copy_to_host(checkpoint.hidden.data(), hidden_, hidden_bytes());
     return true;

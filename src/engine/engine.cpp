@@ -316,6 +316,7 @@ Result<void> Engine::read_step(Running& r) {
         else
             runner_->add(c, tokens, false);
         if (to_the_end) runner_->want(rows - 1);
+        runner_->rank_only(wants_only_likeliest(r));
         ModelRunner::EveryRow every_row;
         if (r.request.every_logits)
             every_row = [&](int row, std::span<const float> logits) { r.answer->logits(first + row, logits); };
@@ -340,6 +341,7 @@ Result<void> Engine::read_step(Running& r) {
     if (c.rows() < r.prompt_size() - 1) return {};
     if (r.next_call < r.request.read_calls.size() && c.rows() < r.prompt_size()) return {};
     r.writing = true;
+    device_.wait();  // what the last call still does is part of reading
     r.summary.prompt_ms = milliseconds_since(r.submitted);
     r.write_began = Clock::now();
     r.answer->reused(r.read_from);
@@ -350,7 +352,7 @@ Result<void> Engine::read_step(Running& r) {
         return {};
     }
     if (c.rows() == r.prompt_size()) {  // the last row was read too: its logits are there
-        if (r.request.max_new > 0) take_token(r, runner_->logits(0), false);
+        if (r.request.max_new > 0) take_token(r, 0, false);
         end_round(r);
     }
     return {};
@@ -427,12 +429,18 @@ Result<void> Engine::ask_draft() {
             asked_conversations_.push_back(r->conversation);
             asked_tokens_.push_back(depth == 0 ? r->sequence.back() : r->guesses[static_cast<size_t>(depth - 1)]);
         }
+        runner_->rank_only(std::all_of(askers_.begin(), askers_.end(), [](Running* r) {
+            return r->sampler->greedy_and_plain() && !r->request.constraint;
+        }));
         STRATA_TRY(runner_->guess(asked_conversations_, asked_tokens_, depth));
         heartbeat_.fetch_add(1, std::memory_order_relaxed);
         for (size_t i = 0; i < asked_conversations_.size(); ++i) {
             Running& r = *askers_[i];
             const auto step = static_cast<uint64_t>(r.summary.generated + depth);
-            const int32_t guess = r.sampler->sample(runner_->logits(static_cast<int>(i)), step, r.allowed(step));
+            const Likeliest* likeliest = runner_->likeliest(static_cast<int>(i));
+            const int32_t guess = likeliest
+                                      ? likeliest->token
+                                      : r.sampler->sample(runner_->logits(static_cast<int>(i)), step, r.allowed(step));
             r.guesses[static_cast<size_t>(depth)] = guess;
             r.sampler->accept(guess);
             if (r.constrained(step)) r.request.constraint->accept(guess);
@@ -467,6 +475,8 @@ Result<void> Engine::write_round() {
         for (size_t i = 0; i < rows; ++i) runner_->want(r->first_row + static_cast<int>(i));
     }
     const int rows = runner_->rows();
+    runner_->rank_only(
+        std::all_of(writers_.begin(), writers_.end(), [](Running* r) { return wants_only_likeliest(*r); }));
     const auto ran = runner_->run([&](int) {
         heartbeat_.fetch_add(1, std::memory_order_relaxed);
         return true;
@@ -505,10 +515,9 @@ void Engine::take_tokens(Running& r, int output) {
     const int first = r.conversation->rows();
     bool more = true;
     for (int i = 0; i <= guesses && more; ++i) {
-        const std::span<float> logits = runner_->logits(output + i);
-        if (r.request.every_logits) r.answer->logits(first + i, logits);
+        if (r.request.every_logits) r.answer->logits(first + i, runner_->logits(output + i));
         ++kept;
-        more = r.request.max_new > 0 && take_token(r, logits, i > 0);
+        more = r.request.max_new > 0 && take_token(r, output + i, i > 0);
         const bool was_right =
             i < guesses && r.request.max_new > 0 && r.sequence.back() == r.guesses[static_cast<size_t>(i)];
         right += was_right ? 1 : 0;
@@ -529,24 +538,37 @@ void Engine::take_tokens(Running& r, int output) {
     kept_.push_back({r.conversation, r.first_row, kept});
 }
 
-/// The next token from a row of logits. False: the answer ends with it.
-bool Engine::take_token(Running& r, std::span<float> logits, bool guessed) {
+/// No more of a row of logits than its largest and that one's probability.
+bool Engine::wants_only_likeliest(const Running& r) {
+    const GenerateRequest& request = r.request;
+    return r.sampler->greedy_and_plain() && !r.request.constraint && request.top == 0 && !r.request.every_logits &&
+           static_cast<size_t>(r.summary.generated) >= request.follow.size();
+}
+
+/// The next token from an output of the call. False: the answer ends with it.
+bool Engine::take_token(Running& r, int output, bool guessed) {
     const GenerateRequest& request = r.request;
     AnswerToken token;
     token.step = r.summary.generated;
     token.guessed = guessed;
     const auto step = static_cast<size_t>(token.step);
     const bool wants_p = r.request.probabilities || request.top > 0;
-    // Drawing changes the logits, unless it is the plain largest: the model's own probabilities want a copy.
-    const bool changes = step >= request.follow.size() && (!r.sampler->greedy_and_plain() || r.constrained(step));
-    if (wants_p && changes) std::copy(logits.begin(), logits.end(), raw_logits_.begin());
-    if (step < request.follow.size())
-        token.id = request.follow[step];
-    else
-        token.id = r.sampler->sample(logits, step, r.allowed(step));
-    if (wants_p) {
-        token.top.resize(static_cast<size_t>(request.top));
-        token.p = probabilities(changes ? std::span<const float>(raw_logits_) : logits, token.id, token.top);
+    if (const Likeliest* likeliest = runner_->likeliest(output)) {
+        token.id = likeliest->token;
+        if (wants_p) token.p = likeliest->p;
+    } else {
+        const std::span<float> logits = runner_->logits(output);
+        // Drawing changes the logits, unless it is the plain largest: the model's own probabilities want a copy.
+        const bool changes = step >= request.follow.size() && (!r.sampler->greedy_and_plain() || r.constrained(step));
+        if (wants_p && changes) std::copy(logits.begin(), logits.end(), raw_logits_.begin());
+        if (step < request.follow.size())
+            token.id = request.follow[step];
+        else
+            token.id = r.sampler->sample(logits, step, r.allowed(step));
+        if (wants_p) {
+            token.top.resize(static_cast<size_t>(request.top));
+            token.p = probabilities(changes ? std::span<const float>(raw_logits_) : logits, token.id, token.top);
+        }
     }
     r.sampler->accept(token.id);
     if (r.constrained(step)) r.stuck = !r.request.constraint->accept(token.id);

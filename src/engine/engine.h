@@ -144,7 +144,8 @@ class Engine {
     void sync_repeats(Running& r);
     int window_limit(const Running& r, int64_t match_length) const;
     void take_tokens(Running& r, int output);
-    bool take_token(Running& r, std::span<float> logits, bool guessed);
+    static bool wants_only_likeliest(const Running& r);
+    bool take_token(Running& r, int output, bool guessed);
     void end_round(Running& r);
     void finish(Running& r, AnswerSummary::Finish how);
     void fail(Running& r, const Error& error);

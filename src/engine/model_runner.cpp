@@ -13,6 +13,7 @@ ModelRunner::ModelRunner(Model& model, Device& device, const RunnerLimits& limit
     fill_tokens_.reserve(rows);
     fill_positions_.reserve(rows);
     outputs_.reserve(static_cast<size_t>(limits.outputs));
+    likeliest_.resize(static_cast<size_t>(std::max(limits.outputs, limits.spans)));
 }
 
 ModelRunner::~ModelRunner() {
@@ -131,13 +132,20 @@ Result<bool> ModelRunner::run(const KeepGoing& keep_going, const EveryRow& every
         call_.outputs = outputs_;
     }
     if (!outputs_.empty() || draft()) model_.finish(call_);
-    if (!outputs_.empty()) read_logits(call_);
+    if (!outputs_.empty()) take_logits(call_);
     STRATA_TRY(device_.status());
     return true;
 }
 
 void ModelRunner::read_logits(const Call& call) {
     device_.read(call.logits, logits_.data());
+    ranked_ = false;
+}
+
+void ModelRunner::take_logits(const Call& call) {
+    ranked_ =
+        rank_only_ && device_.rank(call.logits, std::span(likeliest_).first(static_cast<size_t>(call.logits.rows)));
+    if (!ranked_) read_logits(call);
 }
 
 std::span<float> ModelRunner::logits(int n) {
@@ -228,7 +236,7 @@ Result<void> ModelRunner::guess(std::span<Conversation* const> conversations, st
     for (int i = 0; i < count; ++i)
         device_.copy(chain_ + static_cast<uint64_t>(i) * row_bytes,
                      reinterpret_cast<const std::byte*>(call.hidden.data + i * call.hidden.stride), row_bytes);
-    read_logits(call);
+    take_logits(call);
     return device_.status();
 }
 

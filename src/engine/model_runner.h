@@ -59,7 +59,12 @@ class ModelRunner {
     /// True: done; false: stopped. Errors are the device's.
     Result<bool> run(const KeepGoing& keep_going, const EveryRow& every_row = {});
 
-    /// Logits of the n-th wanted row, for the caller to change. Valid until the next begin.
+    /// Whether calls and guesses from now on need only say which token is likeliest: a device may do that itself and
+    /// leave the logits where they are.
+    void rank_only(bool on) { rank_only_ = on; }
+    /// Of the n-th wanted row; null where the logits are to be looked at. Valid until the next begin.
+    const Likeliest* likeliest(int n) const { return ranked_ ? &likeliest_[static_cast<size_t>(n)] : nullptr; }
+    /// Logits of the n-th wanted row, for the caller to change; not where likeliest tells. Valid until the next begin.
     std::span<float> logits(int n);
 
     /// After run and Conversation::keep. Moves the conversations' hidden rows on and brings the draft block's caches up
@@ -76,6 +81,8 @@ class ModelRunner {
 
   private:
     ModelRunner(Model& model, Device& device, const RunnerLimits& limits);
+    /// What is wanted of a call's logits, to the host.
+    void take_logits(const Call& call);
     void read_logits(const Call& call);
     void set_positions(int first_position, int rows);
 
@@ -94,7 +101,10 @@ class ModelRunner {
     PictureInput::Part pictures_;
     std::vector<int32_t> fill_tokens_;
     std::vector<std::array<int32_t, 3>> fill_positions_;
-    std::vector<float> logits_;  // [outputs, vocabulary]
+    std::vector<float> logits_;         // [outputs, vocabulary]
+    std::vector<Likeliest> likeliest_;  // [outputs]
+    bool rank_only_ = false;
+    bool ranked_ = false;  // the last call's outputs are in likeliest_
 };
 
 }  // namespace strata

@@ -63,9 +63,9 @@ void copy_changing_to_host(Device& device, const State& state, std::byte* out) {
         const uint64_t size = part.row_bytes();
         if (part.kind == Kind::ring)
             each_stretch(part, state.rows, [&](uint64_t row, uint64_t place, uint64_t count) {
-                device.copy_to_host(out + place * size, state.part(id) + row * size, count * size);
+                device.copy_to_host_later(out + place * size, state.part(id) + row * size, count * size);
             });
-        if (part.kind == Kind::block) device.copy_to_host(out, state.part(id), part.bytes);
+        if (part.kind == Kind::block) device.copy_to_host_later(out, state.part(id), part.bytes);
         if (part.kind != Kind::rows) out += part_bytes(part, state.rows);
     });
 }

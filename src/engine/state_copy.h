@@ -19,6 +19,7 @@ namespace strata {
 /// Rings and blocks, part by part in the layout's order: of a ring its last min(rows, window - 1) rows, oldest first;
 /// of a block all. These functions copy and check nothing: sizes are those of the layout.
 uint64_t changing_bytes(const StateLayout& layout, int rows);
+/// By Device::copy_to_host_later.
 void copy_changing_to_host(Device& device, const State& state, std::byte* out);
 void copy_changing_from_host(Device& device, State& state, int rows, const std::byte* from);
 

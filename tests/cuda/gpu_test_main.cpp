@@ -289,6 +289,53 @@ void check_rows(Device& cpu, Device& card) {
     }
 }
 
+void check_rank(Device& card) {
+    for (const int width : {100, 2048, 5000, 151936}) {
+        const int n = between(1, 9);
+        auto z = normals(size_t(n) * size_t(width), 3.0f);
+        // Two largest ones that are equal: the lower token wins.
+        z[size_t(width) - 1] = z[size_t(width) / 2] = 20.0f;
+        Memory m(card);
+        std::vector<Likeliest> found(static_cast<size_t>(n));
+        const Rows rows = m.rows(n, width, z);
+        bool right = card.rank(rows, found);
+        for (int t = 0; t < n && right; ++t) {
+            const float* row = z.data() + size_t(t) * size_t(width);
+            const auto best = std::max_element(row, row + width) - row;
+            double sum = 0;
+            for (int i = 0; i < width; ++i) sum += std::exp(double(row[i]) - double(row[best]));
+            const Likeliest& l = found[size_t(t)];
+            right = l.token == int32_t(best) && std::fabs(double(l.p) * sum - 1) < 1e-5;
+        }
+        expect(right, "the likeliest of " + std::to_string(width));
+        std::vector<Likeliest> alone(1);
+        card.rank(rows.slice(n - 1, 1), alone);
+        expect(right && alone[0].token == found.back().token && alone[0].p == found.back().p,
+               "the likeliest of a row does not depend on its company");
+    }
+}
+
+void check_late_copies(Device& card) {
+    Memory m(card);
+    std::vector<Rows> rows;
+    std::vector<std::vector<float>> values, arrived;
+    for (const int n : {1, 700000, 9000000, 12000000, 3}) {
+        values.push_back(normals(1000));
+        values.back().resize(size_t(n), 0.5f);
+        arrived.emplace_back(size_t(n), -1.0f);
+        rows.push_back(m.rows(1, n, values.back()));
+    }
+    for (size_t i = 0; i < rows.size(); ++i) {
+        const uint64_t bytes = values[i].size() * 4;
+        auto* from = reinterpret_cast<std::byte*>(rows[i].data);
+        card.copy_to_host_later(arrived[i].data(), from, bytes);
+        card.zero(from, bytes);  // what was there when the copy was asked for is what arrives
+    }
+    card.finish_copies();
+    for (size_t i = 0; i < rows.size(); ++i)
+        expect(same_bits(arrived[i], values[i]), "late copies of " + std::to_string(values[i].size()) + " values");
+}
+
 // ---- models
 // -------------------------------------------------------------------------------------------------------------------
 
@@ -352,25 +399,27 @@ struct Session {
         if (auto s = device->status(); !s) std::printf("%s\n", s.error().message.c_str()), std::exit(1);
         return v;
     }
-    /// One token, of which nothing is read.
-    void advance(int32_t id) {
-        const std::array<std::array<int32_t, 3>, 1> positions{{{state.rows, state.rows, state.rows}}};
-        const std::array<int32_t, 1> tokens{id}, wanted{0};
+    /// Tokens of which nothing is read.
+    void pass(const std::vector<int32_t>& ids) {
+        const int n = int(ids.size());
+        std::vector<std::array<int32_t, 3>> positions;
+        for (int p = state.rows; p < state.rows + n; ++p) positions.push_back({p, p, p});
+        const std::array<int32_t, 1> wanted{n - 1};
         Call c;
-        c.rows = 1;
-        c.tokens = tokens;
+        c.rows = n;
+        c.tokens = ids;
         c.positions = positions;
         c.outputs = wanted;
         c.scratch = &arena;
-        const std::array<Span, 1> spans{{{.state = &state, .first = 0, .rows = 1, .start = state.rows}}};
+        const std::array<Span, 1> spans{{{.state = &state, .first = 0, .rows = n, .start = state.rows}}};
         c.spans = spans;
         arena.reset();
         device->begin(c);
         model->start(c);
         for (int i = 0; i < model->facts().layers; ++i) model->layer(i, c);
         model->finish(c);
-        ++state.rows;
-        ++state.next_position;
+        state.rows += n;
+        state.next_position += n;
     }
     void wait() {
         std::byte byte;
@@ -452,7 +501,7 @@ void time_tokens(const std::string& path) {
         double best = 1e9, enqueued = 1e9;
         for (int round = 0; round < 4; ++round) {
             const auto began = std::chrono::steady_clock::now();
-            for (int i = 0; i < tokens; ++i) card.advance(i);
+            for (int i = 0; i < tokens; ++i) card.pass({i});
             const auto done = std::chrono::steady_clock::now();
             card.wait();
             best = std::min(
@@ -460,6 +509,21 @@ void time_tokens(const std::string& path) {
                 std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count() / tokens);
             enqueued = std::min(enqueued, std::chrono::duration<double, std::micro>(done - began).count() / tokens);
         }
+        if (&options == &ways[0].first)
+            for (const int n : {127, 127, 127, 512}) {
+                card.restart();
+                const std::vector<int32_t> ids(static_cast<size_t>(n), 7);
+                card.wait();
+                const auto began = std::chrono::steady_clock::now();
+                card.pass(ids);
+                const auto done = std::chrono::steady_clock::now();
+                card.wait();
+                const auto ms = [&](auto end) {
+                    return std::chrono::duration<double, std::milli>(end - began).count();
+                };
+                std::printf("a read of %d tokens: %.1f ms (the host enqueues in %.1f)\n", n,
+                            ms(std::chrono::steady_clock::now()), ms(done));
+            }
         std::printf("a token on the card, logits not read, %s: %.0f us (the host enqueues in %.0f)\n", name, best,
                     enqueued);
     }
@@ -489,6 +553,8 @@ int main(int argc, char** argv) {
     check_rows(**cpu, **card);
     check_products(**cpu, **card);
     check_experts(**cpu, **card);
+    check_rank(**card);
+    check_late_copies(**card);
     if (auto s = (*card)->status(); !s) std::printf("%s\n", s.error().message.c_str()), ++failed;
     for (const char* model : {"qwen35moe/tiny.gguf", "qwen35moe/heads.gguf", "clover_moe/tiny.gguf"}) {
         check_model(data + "/" + model, Type::f16, 0.5f);
