@@ -67,6 +67,7 @@ class CudaDevice final : public Device {
 
     const DeviceFacts& facts() const override { return facts_; }
     Result<void> status() const override;
+    uint64_t memory_taken() const override { return memory_.taken(); }
 
     Result<Matrix> load_matrix(const WeightView& weights) override {
         return upload_matrix(weights, memory_, *uploader_, queue_.stream);

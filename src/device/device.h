@@ -138,6 +138,8 @@ class Device {
     virtual const DeviceFacts& facts() const = 0;
     /// Failure of an earlier operation, if any.
     virtual Result<void> status() const { return {}; }
+    /// Bytes that are taken of memory_total.
+    virtual uint64_t memory_taken() const { return 0; }
 
     // Weights. The file's mapping must outlive the device.
     virtual Result<Matrix> load_matrix(const WeightView& weights) = 0;

@@ -110,7 +110,7 @@ class OnceAnswer : public Answer {
 void print_ready(const OpenedEngine& opened) {
     const ModelFacts& facts = opened.engine->facts();
     const DeviceFacts& device = opened.device->facts();
-    const std::string line =
+    std::string line =
         "{\"event\":\"ready\",\"architecture\":" + json_text(facts.architecture) +
         ",\"layers\":" + number_text(facts.layers) + ",\"device\":" + json_text(device.name) +
         ",\"load_ms\":" + decimal(opened.load_ms) + ",\"experts_total\":" + number_text(opened.experts_total()) +
@@ -119,7 +119,12 @@ void print_ready(const OpenedEngine& opened) {
         ",\"max_context\":" + number_text(opened.engine->limits().max_context) +
         ",\"threads\":" + number_text(device.threads) + ",\"draft\":" + json_text(opened.draft_kind()) +
         ",\"kv\":" + json_text(opened.kv) + ",\"scratch_mib\":" + number_text(opened.scratch_bytes >> 20) +
-        ",\"conversation_mib\":" + number_text(opened.conversation_bytes >> 20) + "}";
+        ",\"conversation_mib\":" + number_text(opened.conversation_bytes >> 20);
+    if (opened.on_card())
+        line += ",\"card\":" + json_text(device.description) +
+                ",\"vram_total_mib\":" + number_text(device.memory_total >> 20) +
+                ",\"vram_taken_mib\":" + number_text(opened.device->memory_taken() >> 20);
+    line += "}";
     std::puts(line.c_str());
     std::fflush(stdout);
 }

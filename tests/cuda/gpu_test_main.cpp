@@ -556,7 +556,8 @@ int main(int argc, char** argv) {
     check_rank(**card);
     check_late_copies(**card);
     if (auto s = (*card)->status(); !s) std::printf("%s\n", s.error().message.c_str()), ++failed;
-    for (const char* model : {"qwen35moe/tiny.gguf", "qwen35moe/heads.gguf", "clover_moe/tiny.gguf"}) {
+    for (const char* model : {"qwen35moe/tiny.gguf", "qwen35moe/heads.gguf", "clover_moe/tiny.gguf", "gemma4/tiny.gguf",
+                              "lfm2moe/tiny.gguf"}) {
         check_model(data + "/" + model, Type::f16, 0.5f);
         if (std::string(model) == "qwen35moe/heads.gguf") check_model(data + "/" + model, Type::q8_0, 0.5f);
     }
