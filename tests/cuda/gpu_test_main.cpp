@@ -569,7 +569,7 @@ int main(int argc, char** argv) {
     check_late_copies(**card);
     if (auto s = (*card)->status(); !s) std::printf("%s\n", s.error().message.c_str()), ++failed;
     for (const char* model : {"qwen35moe/tiny.gguf", "qwen35moe/heads.gguf", "clover_moe/tiny.gguf", "gemma4/tiny.gguf",
-                              "lfm2moe/tiny.gguf"}) {
+                              "lfm2moe/tiny.gguf", "kolibri1/tiny.gguf", "flint/tiny.gguf", "flint/tiny-b.gguf"}) {
         check_model(data + "/" + model, Type::f16, 0.2f);
         if (std::string(model) == "qwen35moe/heads.gguf") check_model(data + "/" + model, Type::q8_0, 0.2f);
     }
