@@ -1,10 +1,10 @@
 // How fast the CPU device multiplies weights, beside what the machine reads: GB/s of weights for one column, from cache
 // and from memory, on one thread and on all; GMAC/s for prompts.
 //     products_speed [scalar | avx2 | avx512] [threads] [type or "memory"]
-// "memory" is the rate of a plain read of 256 MiB, each thread its own part. "cache": a matrix of 256 KiB a thread
-// again and again; "memory": 256 MiB of one matrix; both of 2,048 inputs. "512 columns" and "16 columns": a matrix of
-// 512 x 2,048 times so many tokens, as a prompt's dense matrices and its experts have them. The best of several runs:
-// others on the machine only ever slow a run down.
+// The machine's rate is a plain read of 256 MiB without prefetches, the best of what was tried. "cache": a matrix of
+// 256 KiB a thread again and again; "memory": 256 MiB of one matrix; both of 2,048 inputs. "512 columns" and "16
+// columns": a matrix of 512 x 2,048 times so many tokens, as a prompt's dense matrices and its experts have them. The
+// best of several runs: others on the machine only ever slow a run down.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -70,10 +70,8 @@ double read_rate(cpu::ThreadPool& pool, const std::byte* memory) {
         pool.run(static_cast<int>(kMemory / kPiece), [&](int task, int thread) {
             const auto* words = reinterpret_cast<const uint64_t*>(memory + static_cast<uint64_t>(task) * kPiece);
             uint64_t lanes[64] = {};
-            for (uint64_t i = 0; i < kPiece / 8; i += 64) {
-                for (uint64_t l = 0; l < 64; l += 8) __builtin_prefetch(words + i + l + 512);
+            for (uint64_t i = 0; i < kPiece / 8; i += 64)
                 for (uint64_t l = 0; l < 64; ++l) lanes[l] |= words[i + l];
-            }
             for (const uint64_t lane : lanes) sums[static_cast<size_t>(thread) * 16] |= lane;
         });
     });

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/checked.h"
+#include "cpu/numa.h"
 #include "quant/dequantise.h"
 
 namespace strata {
@@ -65,6 +66,17 @@ CpuDevice::CpuDevice(int threads, Simd simd) : pool_(threads), kernels_(op_kerne
     facts_.threads = threads;
     facts_.description = processor_name() + ", " + std::to_string(threads) +
                          (threads == 1 ? " thread, " : " threads, ") + std::string(name_of(simd));
+}
+
+std::string CpuDevice::stay_near(std::span<const std::span<const std::byte>> memory) {
+    const std::vector<NumaNode> nodes = numa_nodes();
+    if (nodes.size() < 2) return {};
+    const std::optional<NodeShare> most = node_of(memory);
+    const NumaNode* node = node_for(nodes, pool_.threads(), most);
+    if (!node) return {};
+    pool_.stay_on(node->cpus);
+    return "threads stay on memory node " + std::to_string(node->number) + " of " + std::to_string(nodes.size()) +
+           ", which holds " + std::to_string(static_cast<int>(100 * most->share)) + "% of the file's pages";
 }
 
 CpuDevice::~CpuDevice() {

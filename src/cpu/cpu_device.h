@@ -24,6 +24,11 @@ class CpuDevice final : public Device {
     static Result<std::unique_ptr<CpuDevice>> create(const CpuOptions& options = {});
     ~CpuDevice() override;
 
+    /// Where the machine's memory belongs to several nodes: keeps the threads on the one that holds most of `memory`,
+    /// pages that were touched, and returns a line that says so. Empty: there is nothing to gain. From any thread,
+    /// once, also while operations run.
+    std::string stay_near(std::span<const std::span<const std::byte>> memory);
+
     const DeviceFacts& facts() const override { return facts_; }
     Result<void> status() const override { return status_; }
 

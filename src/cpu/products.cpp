@@ -41,14 +41,17 @@ struct Products::DenseCall {
     float* sums;           // [threads][columns][32]
     TaskList tasks;
 
-    void multiply(const ProductKernels& kernels, const TileRange& range, int thread) {
+    /// `after`: the range that this thread multiplies next, or null.
+    void multiply(const ProductKernels& kernels, const TileRange& range, const TileRange* after, int thread) {
         const Product& product = products[static_cast<size_t>(range.unit)];
         float* y = sums + static_cast<int64_t>(thread) * columns.count * kTileRows;
         for (int t = range.first; t < range.first + range.count; ++t) {
             const Tile tile{&product.matrix, 0, t * kTileRows, as_float};
-            const Tile next{&product.matrix, 0, tile.row + kTileRows, as_float};
+            Tile next{&product.matrix, 0, tile.row + kTileRows, as_float};
             const bool last = t + 1 == range.first + range.count;
-            multiply_tile(kernels, tile, columns, last ? nullptr : &next, scratch[thread], y);
+            if (last && after)
+                next = {&products[static_cast<size_t>(after->unit)].matrix, 0, after->first * kTileRows, as_float};
+            multiply_tile(kernels, tile, columns, last && !after ? nullptr : &next, scratch[thread], y);
             const int rows = std::min(kTileRows, product.matrix.rows - tile.row);
             for (int c = 0; c < columns.count; ++c) {
                 float* out = product.out.data + c * product.out.stride + tile.row;
@@ -100,14 +103,15 @@ void Products::dense(const Activations& x, std::span<const Product> products, bo
 
     const int groups = call.packed ? column_groups(count) : 0;
     StageGate packed(groups);
-    pool_.run(groups + call.tasks.count, [&](int task, int thread) {
+    pool_.run_ahead(groups + call.tasks.count, [&](int task, int after, int thread) {
         if (task < groups) {
             pack_group(x.codes, nullptr, call.columns, task);
             packed.arrive();
             return;
         }
         packed.wait();
-        call.multiply(kernels_, call.tasks.ranges[task - groups], thread);
+        const TileRange* ranges = call.tasks.ranges;
+        call.multiply(kernels_, ranges[task - groups], after < 0 ? nullptr : &ranges[after - groups], thread);
     });
 }
 

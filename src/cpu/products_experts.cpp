@@ -45,8 +45,9 @@ struct Products::ExpertCall {
     float* sums = nullptr;           // [threads][sums_per_thread]
     uint64_t sums_per_thread = 0;
 
-    void make_hidden(const ProductKernels& kernels, const TileRange& range, int thread) const;
-    void add_experts(const ProductKernels& kernels, const TileRange& range, int thread) const;
+    // `after`: the tile that this thread multiplies after the range, or null.
+    void make_hidden(const ProductKernels& kernels, const TileRange& range, const Tile* after, int thread) const;
+    void add_experts(const ProductKernels& kernels, const TileRange& range, const Tile* after, int thread) const;
 };
 
 namespace {
@@ -74,7 +75,8 @@ void store_hidden(QuantiseFunction quantise, const Columns& h, int c, int block,
 
 }  // namespace
 
-void Products::ExpertCall::make_hidden(const ProductKernels& kernels, const TileRange& range, int thread) const {
+void Products::ExpertCall::make_hidden(const ProductKernels& kernels, const TileRange& range, const Tile* after,
+                                       int thread) const {
     const Unit& unit = units[range.unit];
     float* gate = sums + static_cast<uint64_t>(thread) * sums_per_thread;
     float* up = gate + unit.count * kTileRows;
@@ -84,7 +86,7 @@ void Products::ExpertCall::make_hidden(const ProductKernels& kernels, const Tile
         const Tile next{unit.gate, unit.which, (t + 1) * kTileRows};
         const bool last = t + 1 == range.first + range.count;
         multiply_tile(kernels, gate_tile, unit.x, &up_tile, scratch[thread], gate);
-        multiply_tile(kernels, up_tile, unit.x, last ? nullptr : &next, scratch[thread], up);
+        multiply_tile(kernels, up_tile, unit.x, last ? after : &next, scratch[thread], up);
         for (int c = 0; c < unit.count; ++c) {
             alignas(64) float h[kTileRows];
             kernels.gated(unit.gate_function, gate + c * kTileRows, up + c * kTileRows, h);
@@ -93,17 +95,18 @@ void Products::ExpertCall::make_hidden(const ProductKernels& kernels, const Tile
     }
 }
 
-void Products::ExpertCall::add_experts(const ProductKernels& kernels, const TileRange& range, int thread) const {
+void Products::ExpertCall::add_experts(const ProductKernels& kernels, const TileRange& range, const Tile* after,
+                                       int thread) const {
     float* y = sums + static_cast<uint64_t>(thread) * sums_per_thread;
     for (int t = range.first; t < range.first + range.count; ++t) {
         for (int u = 0; u < unit_count; ++u) {
             const Unit& unit = units[u];
             const Tile tile{unit.down, unit.which, t * kTileRows};
             const bool wraps = u + 1 == unit_count;
-            const Unit& after = units[wraps ? 0 : u + 1];
-            const Tile next{after.down, after.which, (wraps ? t + 1 : t) * kTileRows};
+            const Unit& following = units[wraps ? 0 : u + 1];
+            const Tile next{following.down, following.which, (wraps ? t + 1 : t) * kTileRows};
             const bool last = wraps && t + 1 == range.first + range.count;
-            multiply_tile(kernels, tile, unit.h, last ? nullptr : &next, scratch[thread], y + unit.first * kTileRows);
+            multiply_tile(kernels, tile, unit.h, last ? after : &next, scratch[thread], y + unit.first * kTileRows);
         }
         const int width = std::min(kTileRows, out.width - t * kTileRows);
         for (int row = 0; row < rows; ++row) {
@@ -236,7 +239,14 @@ void Products::experts(const ExpertSet& set, const Activations& x, const Routing
                      pool_.threads());
 
     StageGate packed(pack_count), hidden_done(first_stage.count);
-    pool_.run(pack_count + first_stage.count + second_stage.count, [&](int task, int thread) {
+    const auto first_tile = [&](int task) {
+        task -= pack_count;
+        const bool first = task < first_stage.count;
+        const TileRange& range = first ? first_stage.ranges[task] : second_stage.ranges[task - first_stage.count];
+        const ExpertCall::Unit& unit = call.units[range.unit];
+        return Tile{first ? unit.gate : unit.down, unit.which, range.first * kTileRows};
+    };
+    pool_.run_ahead(pack_count + first_stage.count + second_stage.count, [&](int task, int next, int thread) {
         if (task < pack_count) {
             const ExpertCall::Unit& unit = call.units[pack_tasks[task].unit];
             pack_group(x.codes, unit.rows, unit.x, pack_tasks[task].first);
@@ -244,14 +254,16 @@ void Products::experts(const ExpertSet& set, const Activations& x, const Routing
             return;
         }
         task -= pack_count;
+        const Tile after = next < 0 ? Tile{} : first_tile(next);
+        const Tile* its = next < 0 ? nullptr : &after;
         if (task < first_stage.count) {
             packed.wait();
-            call.make_hidden(kernels_, first_stage.ranges[task], thread);
+            call.make_hidden(kernels_, first_stage.ranges[task], its, thread);
             hidden_done.arrive();
             return;
         }
         hidden_done.wait();
-        call.add_experts(kernels_, second_stage.ranges[task - first_stage.count], thread);
+        call.add_experts(kernels_, second_stage.ranges[task - first_stage.count], its, thread);
     });
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #if defined(__linux__)
+#include <pthread.h>
 #include <sched.h>
 #endif
 
@@ -22,6 +23,16 @@ void pause() {
     __builtin_ia32_pause();
 #endif
 }
+
+#if defined(__linux__)
+void move_thread(pthread_t thread, const std::vector<int>& cpus) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int cpu : cpus)
+        if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+    pthread_setaffinity_np(thread, sizeof set, &set);
+}
+#endif
 
 int usable_cpus() {
 #if defined(__linux__)
@@ -62,13 +73,28 @@ ThreadPool::~ThreadPool() {
     for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::run_batch(int tasks, Function function, void* context) {
+void ThreadPool::stay_on(const std::vector<int>& cpus) {
+    cpus_ = cpus;
+#if defined(__linux__)
+    for (std::thread& worker : workers_) move_thread(worker.native_handle(), cpus_);
+#endif
+    moves_.store(true, std::memory_order_release);
+}
+
+void ThreadPool::run_batch(int tasks, Function function, void* context, bool ahead) {
+#if defined(__linux__)
+    if (moves_.load(std::memory_order_acquire)) {
+        moves_.store(false, std::memory_order_relaxed);
+        move_thread(pthread_self(), cpus_);
+    }
+#endif
     if (workers_.empty() || tasks <= 1) {
-        for (int i = 0; i < tasks; ++i) function(context, i, 0);
+        for (int i = 0; i < tasks; ++i) function(context, i, i + 1 < tasks ? i + 1 : -1, 0);
         return;
     }
     function_ = function;
     context_ = context;
+    ahead_ = ahead;
     for (first_ = 0; first_ < tasks; first_ += kMaxTasks) {
         start_batch(std::min(kMaxTasks, tasks - first_));
         take_tasks(0);
@@ -94,13 +120,18 @@ void ThreadPool::start_batch(int tasks) {
 }
 
 void ThreadPool::take_tasks(int thread) {
-    uint32_t done = 0;
-    for (;;) {
+    // The next task of the open batch, -1 where all are claimed.
+    const auto claim = [this] {
         const uint64_t word = word_.fetch_add(1, std::memory_order_acq_rel);
         const uint64_t index = word & kIndexMask;
-        if (index >= (word >> kIndexBits & kIndexMask)) break;
-        function_(context_, first_ + static_cast<int>(index), thread);
+        return index < (word >> kIndexBits & kIndexMask) ? static_cast<int>(index) : -1;
+    };
+    uint32_t done = 0;
+    for (int task = claim(), next = -1; task >= 0; task = next) {
+        if (ahead_) next = claim();
+        function_(context_, first_ + task, next >= 0 ? first_ + next : -1, thread);
         ++done;
+        if (!ahead_) next = claim();
     }
     // Nothing of the batch may be read once its last task is reported: the caller may begin the next one.
     if (done == 0) return;

@@ -22,6 +22,10 @@ class ThreadPool {
 
     int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
+    /// From now on the threads run on these processors only; the caller's from its next batch on. From any thread,
+    /// once; what the system refuses stays as it is.
+    void stay_on(const std::vector<int>& cpus);
+
     /// work(task, thread) for every task in [0, tasks), claimed in ascending order; returns when all are done. `thread`
     /// in [0, threads()) names the thread, the caller is 0. Work on a task may wait for tasks with lower numbers, never
     /// for higher ones. From one thread at a time, and not from inside of work; work does not throw. Which thread takes
@@ -30,16 +34,29 @@ class ThreadPool {
     void run(int tasks, Work&& work) {
         run_batch(
             tasks,
-            [](void* context, int task, int thread) {
+            [](void* context, int task, int, int thread) {
                 (*static_cast<std::remove_reference_t<Work>*>(context))(task, thread);
             },
-            const_cast<void*>(static_cast<const void*>(&work)));
+            const_cast<void*>(static_cast<const void*>(&work)), false);
+    }
+
+    /// The same for work(task, next, thread): `next` is the task that this thread will do after this one, -1 where it
+    /// has none, so that its memory can be asked for early. Threads claim one task more than they work on: for short
+    /// tasks.
+    template <class Work>
+    void run_ahead(int tasks, Work&& work) {
+        run_batch(
+            tasks,
+            [](void* context, int task, int next, int thread) {
+                (*static_cast<std::remove_reference_t<Work>*>(context))(task, next, thread);
+            },
+            const_cast<void*>(static_cast<const void*>(&work)), true);
     }
 
   private:
-    using Function = void (*)(void* context, int task, int thread);
+    using Function = void (*)(void* context, int task, int next, int thread);
 
-    void run_batch(int tasks, Function function, void* context);
+    void run_batch(int tasks, Function function, void* context, bool ahead);
     void start_batch(int tasks);
     void take_tasks(int thread);
     void wait_for_batch(uint64_t seen);
@@ -53,12 +70,15 @@ class ThreadPool {
     alignas(64) std::atomic<uint64_t> word_{0};
     Function function_ = nullptr;
     void* context_ = nullptr;
-    int first_ = 0;  // task of the batch's task 0
+    bool ahead_ = false;  // tasks are claimed one ahead
+    int first_ = 0;       // task of the batch's task 0
     uint32_t tasks_ = 0;
 
     alignas(64) std::atomic<uint32_t> done_{0};    // tasks of the open batch that are done
     alignas(64) std::atomic<uint32_t> number_{0};  // of the batch: sleeping workers wait for its change
     std::atomic<bool> stop_{false};
+    std::vector<int> cpus_;           // that threads stay on
+    std::atomic<bool> moves_{false};  // the caller has yet to go there
     std::vector<std::thread> workers_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 
 #include "base/hash.h"
 #include "cpu/cpu_device.h"
@@ -74,6 +75,20 @@ Result<void> warm_up(Engine& engine) {
     return {};
 }
 
+/// Touches the files' pages in the background and then keeps the device's threads near them.
+void warm_files(OpenedEngine& opened, bool quiet) {
+    auto* device = dynamic_cast<CpuDevice*>(opened.device.get());
+    if (!device) return;
+    std::vector<std::span<const std::byte>> memory;
+    for (const auto* file : {&opened.file, &opened.draft_file})
+        if (*file)
+            for (const gguf::File::Part& part : (*file)->parts()) memory.push_back(part.bytes);
+    opened.warmer.emplace(memory, [device, memory, quiet] {
+        const std::string note = device->stay_near(memory);
+        if (!quiet && !note.empty()) std::fprintf(stderr, "%s\n", note.c_str());
+    });
+}
+
 }  // namespace
 
 int64_t OpenedEngine::experts_total() const {
@@ -138,6 +153,7 @@ Result<std::unique_ptr<OpenedEngine>> open_engine(const PolyOptions& options) {
     opened->grammars.emplace(*opened->file, ends);
     if (opened->device->facts().warms_up) STRATA_TRY(warm_up(*opened->engine));
     if (options.guesses == "always") opened->engine->set_policy(std::make_unique<AlwaysGuess>());
+    warm_files(*opened, options.quiet);
     opened->load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count();
     return Result<std::unique_ptr<OpenedEngine>>(std::move(opened));
 }

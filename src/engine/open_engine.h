@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/file_warmer.h"
 #include "engine/grammar_constraint.h"
 #include "engine/poly_options.h"
 #include "gguf/file.h"
@@ -21,6 +22,7 @@ struct OpenedEngine {
     std::unique_ptr<Model> model;
     std::unique_ptr<Engine> engine;
     std::optional<GrammarConstraints> grammars;
+    std::optional<FileWarmer> warmer;  // where the CPU reads the files in place
 
     std::string kv;
     double load_ms = 0;

@@ -88,6 +88,33 @@ TEST(ThreadPool, LaterTasksMayWaitForEarlierOnes) {
     }
 }
 
+TEST(ThreadPool, WorkThatLooksAheadIsToldItsThreadsNextTask) {
+    for (const int threads : {1, 2, 5, 30}) {
+        ThreadPool pool(threads);
+        for (int round = 0; round < 100; ++round) {
+            constexpr int kTasks = 40;
+            std::vector<std::atomic<int>> runs(kTasks);
+            std::vector<int> expected(static_cast<size_t>(threads), -2);  // of each thread, -2: any
+            StageGate gate(kTasks / 2);
+            std::atomic<int> wrong = 0;
+            pool.run_ahead(kTasks, [&](int task, int next, int thread) {
+                int& its = expected[static_cast<size_t>(thread)];
+                wrong += its != -2 && its != task;
+                wrong += next >= 0 && next <= task;
+                its = next;
+                runs[static_cast<size_t>(task)].fetch_add(1);
+                if (task < kTasks / 2)
+                    gate.arrive();
+                else
+                    gate.wait();
+            });
+            for (const auto& count : runs) ASSERT_EQ(count, 1);
+            for (const int last : expected) wrong += last >= 0;
+            ASSERT_EQ(wrong, 0);
+        }
+    }
+}
+
 TEST(ThreadPool, StartsAndEndsWithoutWork) {
     for (int i = 0; i < 50; ++i) ThreadPool pool(1 + i % 5);
 }
