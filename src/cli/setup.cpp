@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "setup/draft_model.h"
 #include "setup/families.h"
 #include "setup/machine.h"
 #include "setup/program.h"
@@ -100,6 +101,11 @@ Result<std::string> write_config(const Flags& flags, const fs::path& file, const
         return short_path.empty() || *short_path.begin() == ".." ? path.string() : short_path.string();
     };
     Json arguments = {"--model", relative(entry.path)};
+    STRATA_TRY_ASSIGN(const gguf::File model, gguf::File::open(entry.path));
+    if (const fs::path draft = find_draft_model(model, entry.path.parent_path()); !draft.empty()) {
+        std::fprintf(stderr, "setup: %s guesses for it\n", draft.filename().c_str());
+        arguments.insert(arguments.end(), {"--draft-model", relative(draft)});
+    }
     if (flags.context > 0) arguments.insert(arguments.end(), {"--max-context", std::to_string(flags.context)});
     if (flags.cpu) arguments.insert(arguments.end(), {"--device", "cpu"});
     STRATA_TRY(

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -79,5 +80,7 @@ Result<std::unique_ptr<Model>> make_model(const gguf::File& file, Device& device
 
 /// Architectures that make_model knows.
 std::vector<std::string> known_architectures();
+/// The architecture of draft models in files of their own for models of this one; empty: there are none.
+std::string_view draft_architecture(std::string_view architecture);
 
 }  // namespace strata

@@ -35,6 +35,12 @@ std::vector<std::string> known_architectures() {
     return names;
 }
 
+std::string_view draft_architecture(std::string_view architecture) {
+    for (const Entry& entry : kArchitectures)
+        if (architecture == entry.architecture && entry.draft) return entry.draft;
+    return {};
+}
+
 Result<std::unique_ptr<Model>> make_model(const gguf::File& file, Device& device, const ModelOptions& options) {
     STRATA_TRY_ASSIGN(const std::string_view architecture, file.get_string("general.architecture"));
     STRATA_TRY_ASSIGN(const auto kind, file.find_string("general.type"));

@@ -20,6 +20,8 @@ constexpr std::array kMiniCpm = {FamilySize{"Q4_K_M", 21.2, 25}, FamilySize{"mix
                                  FamilySize{"Q6_K", 28.5, 31}};
 constexpr std::array kClover = {FamilySize{"Q3_K_M", 16.8, 20}, FamilySize{"APEX-I-NanoPlus", 12.6, 16},
                                 FamilySize{"Q4_K_M", 21.2, 25}};
+constexpr std::array kGemma4 = {FamilySize{"UD-Q3_K_M", 13.2, 18}, FamilySize{"UD-Q2_K_XL", 11.0, 15},
+                                FamilySize{"UD-Q4_K_M", 17.4, 21}};
 
 constexpr std::array kFamilies = {
     Family{"tiny", "the project's test model (random weights)", "qwen35moe", "tiny", kTiny,
@@ -28,6 +30,7 @@ constexpr std::array kFamilies = {
     Family{"ornith", "Ornith 1.5 35B-A3B", "qwen35moe", "ornith", kOrnith, nullptr},
     Family{"tiel", "Tiel Coder 35B-A3B", "qwen35moe", "tiel", kTiel, nullptr},
     Family{"minicpmv", "MiniCPM-V 4.7 35B-A3B", "qwen35moe", "minicpm", kMiniCpm, nullptr},
+    Family{"gemma4", "Gemma 4 26B-A4B", "gemma4", "gemma", kGemma4, nullptr},
     Family{"clover", "Clover-35B-A3B-Preview", "clover_moe", "clover", kClover, nullptr},
 };
 

@@ -100,7 +100,7 @@ Json entry_json(const ModelEntry& entry) {
         json["params_active"] = parameters_text(facts.parameters_active);
         json["context"] = entry.context();
         json["multimodal"] = entry.config.vision;
-        json["mtp"] = facts.draft_block;
+        json["mtp"] = facts.draft_block || !entry.config.draft_model_path().empty();
         json["vram_gb"] = {{"least", gigabytes(facts.dense_bytes() + 1'000'000'000)},
                            {"all", gigabytes(facts.tensor_bytes + 1'000'000'000)}};
         json["ram_gb"] = gigabytes(facts.file_bytes);

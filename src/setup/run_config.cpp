@@ -64,8 +64,8 @@ fs::path absolute_from(const fs::path& folder, const fs::path& path) {
 
 }  // namespace
 
-fs::path RunConfig::model_path() const {
-    const auto place = find_flag(arguments, "--model");
+fs::path RunConfig::path_of(const std::string& flag) const {
+    const auto place = find_flag(arguments, flag);
     return place ? fs::path(arguments[place->argument].substr(place->prefix)) : fs::path{};
 }
 
@@ -131,10 +131,13 @@ Result<RunConfig> read_run_config(const fs::path& path) {
     const fs::path base = file.parent_path();
     config.engine = absolute_from(base, engine);
     config.folder = folder.empty() ? base : absolute_from(base, folder);
-    const auto model = find_flag(config.arguments, "--model");
-    if (!model) return wrong(file, "args", "a list with \"--model\" and a file");
-    std::string& argument = config.arguments[model->argument];
-    argument = argument.substr(0, model->prefix) + absolute_from(base, argument.substr(model->prefix)).string();
+    if (!find_flag(config.arguments, "--model")) return wrong(file, "args", "a list with \"--model\" and a file");
+    for (const char* flag : {"--model", "--draft-model"}) {
+        const auto place = find_flag(config.arguments, flag);
+        if (!place) continue;
+        std::string& argument = config.arguments[place->argument];
+        argument = argument.substr(0, place->prefix) + absolute_from(base, argument.substr(place->prefix)).string();
+    }
     if (config.name.empty()) {  // strata-NAME.json
         config.name = file.stem().string();
         if (config.name.starts_with("strata-")) config.name.erase(0, 7);

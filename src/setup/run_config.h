@@ -20,7 +20,7 @@ namespace strata {
 struct RunConfig {
     std::filesystem::path file;          // the config itself; empty for a model that has none
     std::filesystem::path engine;        // "exe", absolute
-    std::vector<std::string> arguments;  // "args"; the value of --model is absolute
+    std::vector<std::string> arguments;  // "args"; the values of --model and --draft-model are absolute
     std::filesystem::path folder;        // "cwd", absolute: where the engine runs
     std::string name;                    // "model_name"
     std::string display_name;
@@ -33,10 +33,14 @@ struct RunConfig {
     bool vision = false;  // a picture encoder is configured
     std::vector<std::string> unknown_keys;
 
-    /// The value of --model among the arguments; empty without one.
-    std::filesystem::path model_path() const;
+    /// The values of --model and --draft-model among the arguments; empty without one.
+    std::filesystem::path model_path() const { return path_of("--model"); }
+    std::filesystem::path draft_model_path() const { return path_of("--draft-model"); }
     /// The value of --max-context, if it is given.
     std::optional<int64_t> max_context() const;
+
+  private:
+    std::filesystem::path path_of(const std::string& flag) const;
 };
 
 /// Reads a run config. A bad value is refused by name; keys that are not known are listed.

@@ -62,6 +62,27 @@ TEST(Setup, FindsTheFamilysFileInAFolder) {
     expect_refused(setup(home, {"--family", "clover", "--gguf-dir", models.path()}), 3, "holds no model");
 }
 
+TEST(Setup, UsesTheDraftModelThatLiesBesideTheModel) {
+    const TempFolder home, models;
+    fs::copy_file(data("gemma4/tiny.gguf"), models.path() / "gemma.gguf");
+    fs::copy_file(data("gemma4/tiny-assistant.gguf"), models.path() / "assistant.gguf");
+    const Finished done =
+        setup(home, {"--family", "gemma4", "--gguf-dir", models.path(), "--no-start", "--cpu", "--context", "512"});
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_NE(done.err.find("assistant.gguf guesses for it"), std::string::npos) << done.err;
+    const Finished listed = run({program("polystrata"), "models", "--json", "--data-dir", home.path()});
+    const auto list = parse_json(listed.out);
+    ASSERT_TRUE(list.ok()) << listed.out;
+    ASSERT_EQ((*list)["models"].size(), 1u);
+    EXPECT_EQ((*list)["models"][0]["mtp"], true);
+    const auto config = parse_json(read_file(home.path() / "strata-gemma.json"));
+    ASSERT_TRUE(config.ok());
+    const auto arguments = (*config)["args"].get<std::vector<std::string>>();
+    const auto flag = std::ranges::find(arguments, "--draft-model");
+    ASSERT_NE(flag, arguments.end());
+    EXPECT_EQ(flag[1], models.path() / "assistant.gguf");
+}
+
 TEST(Setup, WhatDoesNotExistIsRefusedInOneLine) {
     const TempFolder home;
     expect_refused(setup(home, {"--family", "nosuch"}), 2, "known are tiny, qwen36");

@@ -31,6 +31,15 @@ TEST(RunConfig, PathsAreRelativeToTheFile) {
     EXPECT_TRUE(config->unknown_keys.empty());
 }
 
+TEST(RunConfig, ADraftModelsPathIsRelativeToTheFileToo) {
+    TempFolder folder;
+    const auto config = read_run_config(
+        folder.file("strata-a.json", R"({"args": ["--model", "models/a.gguf", "--draft-model=models/d.gguf"]})"));
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    EXPECT_EQ(config->draft_model_path(), folder.path() / "models/d.gguf");
+    EXPECT_EQ(config->arguments[2], "--draft-model=" + (folder.path() / "models/d.gguf").string());
+}
+
 TEST(RunConfig, NameComesFromTheFileWhereItIsMissing) {
     TempFolder folder;
     const auto config = read_run_config(folder.file("strata-b.json", R"({"args": ["--model=/m.gguf"], "colour": 1})"));
