@@ -22,6 +22,11 @@ constexpr std::array kClover = {FamilySize{"Q3_K_M", 16.8, 20}, FamilySize{"APEX
                                 FamilySize{"Q4_K_M", 21.2, 25}};
 constexpr std::array kGemma4 = {FamilySize{"UD-Q3_K_M", 13.2, 18}, FamilySize{"UD-Q2_K_XL", 11.0, 15},
                                 FamilySize{"UD-Q4_K_M", 17.4, 21}};
+constexpr std::array kKolibri = {FamilySize{"Q4_K_M", 47.5, 52}, FamilySize{"Q2_K", 28.6, 33},
+                                 FamilySize{"Q3_K_M", 37.5, 42}};
+constexpr std::array kLfm = {FamilySize{"QAD-Q4_0", 13.5, 18}, FamilySize{"Q8_0", 25.5, 30}};
+constexpr std::array kFlint = {FamilySize{"UD-Q4_K_XL", 25.0, 29}, FamilySize{"UD-Q3_K_XL", 18.5, 23},
+                               FamilySize{"Q8_0", 42.3, 46}};
 
 constexpr std::array kFamilies = {
     Family{"tiny", "the project's test model (random weights)", "qwen35moe", "tiny", kTiny,
@@ -32,6 +37,9 @@ constexpr std::array kFamilies = {
     Family{"minicpmv", "MiniCPM-V 4.7 35B-A3B", "qwen35moe", "minicpm", kMiniCpm, nullptr},
     Family{"gemma4", "Gemma 4 26B-A4B", "gemma4", "gemma", kGemma4, nullptr},
     Family{"clover", "Clover-35B-A3B-Preview", "clover_moe", "clover", kClover, nullptr},
+    Family{"kolibri", "Kolibri 1 78B-A3.5B", "kolibri1", "kolibri", kKolibri, nullptr},
+    Family{"lfm", "LFM2.5-24B-A2B", "lfm2moe", "lfm2", kLfm, nullptr},
+    Family{"flint", "Flint 40B-A2.5B", "flint", "flint", kFlint, nullptr},
 };
 
 std::string lower(std::string_view text) {
