@@ -70,6 +70,7 @@ if [[ $mode == --plain ]]; then
 fi
 
 a=$(prompt 1 60) b=$(prompt 2 45) c=$(prompt 3 52) d=$(prompt 4 38)
+e=$(prompt 5 300)  # shorter conversations are not parked
 requests=("temperature=0 stop_ids= $a" "temperature=0.9 top_k=0 seed=5 stop_ids= $b" "follow=$a stop_ids= $c"
     "temperature=1.2 seed=6 penalty_last_n=32 penalty_repeat=1.2 stop_ids= $d")
 bad=0
@@ -77,12 +78,13 @@ verdict() { # NAME, what is, what should be
     if [[ $2 == "$3" ]]; then echo "same    $1"; else echo "DIFFERS $1"; echo "        $2"; echo "        $3"; bad=1; fi; }
 
 serve --threads 1 --window 1 --no-draft --no-repeats
-expected=() answer_a=
+expected=()
 for request in "${requests[@]}"; do
     ask "GEN $new cache=0 state_hash=1 $request"
-    expected+=("${tokens[0]} ${hash[0]}"); answer_a=${answer_a:-${tokens[0]}}
+    expected+=("${tokens[0]} ${hash[0]}")
 done
-longer="GEN $new state_hash=1 stop_ids= $a,${answer_a%,}"
+ask "GEN $new cache=0 stop_ids= $e"
+longer="GEN $new state_hash=1 stop_ids= $e,${tokens[0]%,}"
 ask "${longer/state_hash/cache=0 state_hash}"; expected_longer="${tokens[0]} ${hash[0]}"
 quit
 
@@ -109,12 +111,12 @@ for way in "--threads 2 --guesses always --window 4" "--threads 4"; do
 done
 
 serve --threads 2 --guesses always --conversation-cache-mib 4096 --conversation-cache-min-free-mib 0
-ask "GEN $new stop_ids= $a"
+ask "GEN $new stop_ids= $e"
 ask "GEN $new stop_ids= $b"
 ask "$longer"
 verdict "parked and restored (${reused[0]} rows reused)" "${tokens[0]} ${hash[0]}" "$expected_longer"
 ((reused[0] > 0)) || { echo "DIFFERS nothing was reused"; bad=1; }
-ask "GEN $new stop_ids= $a"
+ask "GEN $new stop_ids= $e"
 echo "SAVE $work/conversation" >&"$in"; read -r -u "$out" line; echo "        $line"
 quit
 serve --threads 4
