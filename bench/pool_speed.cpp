@@ -2,7 +2,8 @@
 // than the machine has processors.
 //     pool_speed [threads] [many threads]
 // A dispatch is run() with a task a thread that ends when all threads have come, from call to return, 300,000 in a row:
-// their median and their mean. The work: 400 batches of 64 tasks of about 20 us, as a token's matrices make them; ratio to the time on `threads`.
+// their median and their mean. The work: 400 batches of 64 tasks of about 20 us, as a token's matrices make them; ratio
+// to the time on `threads`.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -69,9 +69,9 @@ double read_rate(cpu::ThreadPool& pool, const std::byte* memory) {
     const double took = best_of(0.5, [&] {
         pool.run(static_cast<int>(kMemory / kPiece), [&](int task, int thread) {
             const auto* words = reinterpret_cast<const uint64_t*>(memory + static_cast<uint64_t>(task) * kPiece);
-            uint64_t lanes[64] = {};
-            for (uint64_t i = 0; i < kPiece / 8; i += 64)
-                for (uint64_t l = 0; l < 64; ++l) lanes[l] |= words[i + l];
+            uint64_t lanes[16] = {};
+            for (uint64_t i = 0; i < kPiece / 8; i += 16)
+                for (uint64_t l = 0; l < 16; ++l) lanes[l] |= words[i + l];
             for (const uint64_t lane : lanes) sums[static_cast<size_t>(thread) * 16] |= lane;
         });
     });
