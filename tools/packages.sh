@@ -7,8 +7,9 @@
 set -euo pipefail
 
 engine=(g++ cmake ninja-build)  # the engine alone
-programs=(libcli11-dev nlohmann-json3-dev libutf8proc-dev)
-tests=(libgtest-dev libgmock-dev ccache mold)  # ccache, mold: a second build costs seconds
+programs=(libcli11-dev nlohmann-json3-dev libutf8proc-dev libboost-dev libspdlog-dev)
+tests=(libgtest-dev libgmock-dev curl ccache mold)  # ccache, mold: a second build costs seconds
+command -v npm >/dev/null || tests+=(nodejs npm)      # the server's tests with real clients; any npm will do
 
 case "${1:-}${2:+ $2}" in
     build | "list build") wanted=("${engine[@]}" "${programs[@]}") ;;

@@ -22,6 +22,7 @@ Run declare_inspect(FlagSet& flags);
 Run declare_models(FlagSet& flags);
 Run declare_synth(FlagSet& flags);
 Run declare_render(FlagSet& flags);
+Run declare_serve(FlagSet& flags);
 Run declare_setup(FlagSet& flags);
 Run declare_tokenize(FlagSet& flags);
 

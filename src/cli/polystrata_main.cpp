@@ -24,6 +24,7 @@ struct Command {
 
 constexpr std::array kCommands = {
     Command{"chat", "Chat with a model in the terminal, or answer one prompt", declare_chat},
+    Command{"serve", "Answer OpenAI and Anthropic clients over HTTP", declare_serve},
     Command{"models", "List the installed models", declare_models},
     Command{"inspect", "Say what a GGUF file is, whether it can run and what memory it takes", declare_inspect},
     Command{"synth", "Write a model with random weights and a real model's shapes, for measuring", declare_synth},
