@@ -17,6 +17,7 @@ using Run = std::function<Outcome()>;
 
 Run declare_benchmark(FlagSet& flags);
 Run declare_chat(FlagSet& flags);
+Run declare_eval(FlagSet& flags);
 Run declare_grammar(FlagSet& flags);
 Run declare_inspect(FlagSet& flags);
 Run declare_models(FlagSet& flags);

@@ -29,6 +29,7 @@ constexpr std::array kCommands = {
     Command{"inspect", "Say what a GGUF file is, whether it can run and what memory it takes", declare_inspect},
     Command{"synth", "Write a model with random weights and a real model's shapes, for measuring", declare_synth},
     Command{"benchmark", "Measure how fast a model reads and writes here", declare_benchmark},
+    Command{"eval", "Answer the prompts of a file and count the right answers", declare_eval},
     Command{"tokenize", "Turn text into token ids, or ids into text", declare_tokenize},
     Command{"render", "Show the prompt that a chat becomes", declare_render},
     Command{"grammar", "Compile a JSON schema or a grammar for the engine", declare_grammar},

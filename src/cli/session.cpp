@@ -97,6 +97,10 @@ Result<Reply> Session::answer(const Json& messages, const Listener& listener, In
     ChatRequest chat;
     chat.messages = messages;
     apply_thinking(chat, options_.thinking);
+    return answer(chat, listener, interrupts);
+}
+
+Result<Reply> Session::answer(const ChatRequest& chat, const Listener& listener, Interrupts& interrupts) {
     STRATA_TRY_ASSIGN(const ChatPrompt prompt, format_.render(chat));
     STRATA_TRY(load(listener, interrupts));
     STRATA_TRY_ASSIGN(const GenerateRequest request, make_request(prompt));

@@ -56,12 +56,15 @@ class Session {
 
     /// Answers a conversation (a list of messages). Ctrl-C stops the answer, which then ends with done.finish "cancel".
     Result<Reply> answer(const Json& messages, const Listener& listener, Interrupts& interrupts);
+    /// The same for a whole request: its tools, and its own thinking instead of the session's.
+    Result<Reply> answer(const ChatRequest& chat, const Listener& listener, Interrupts& interrupts);
 
     /// Ends the engine; the next answer starts it again.
     void unload() { engine_.reset(); }
     bool loaded() const { return engine_ != nullptr; }
 
     const ModelEntry& model() const { return options_.model; }
+    void set_max_new(int64_t tokens) { options_.max_new = tokens; }
     void set_thinking(const std::string& level) { options_.thinking = level; }
 
   private:
