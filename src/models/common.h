@@ -2,6 +2,8 @@
 // that differs has its own.
 #pragma once
 
+#include <memory>
+
 #include "models/loader.h"
 #include "models/model.h"
 
@@ -49,6 +51,16 @@ Attention load_attention(Loader& load, StateLayout& layout, const ModelOptions& 
 /// out = W_out (softmax(q k / sqrt(head width)) v), queries and keys normed, then turned; add: out += that.
 void run_attention(Device& device, Call& call, const Attention& layer, Rows rope, const Activations& x, Rows out,
                    bool add);
+
+/// An M of the file, or what its loader found wrong. M is built from (Loader&, Device&, const ModelOptions&) and says there
+/// what is missing.
+template <class M>
+Result<std::unique_ptr<Model>> load_model(const gguf::File& file, Device& device, const ModelOptions& options) {
+    Loader load(file, device);
+    auto model = std::make_unique<M>(load, device, options);
+    STRATA_TRY(load.status());
+    return Result<std::unique_ptr<Model>>(std::move(model));
+}
 
 /// call.logits = head . call.hidden, for the rows that want them.
 void head_logits(Device& device, Call& call, const Matrix& head);

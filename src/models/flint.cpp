@@ -244,10 +244,7 @@ void Flint::finish(Call& call) {
 }  // namespace
 
 Result<std::unique_ptr<Model>> make_flint(const gguf::File& file, Device& device, const ModelOptions& options) {
-    Loader load(file, device);
-    auto model = std::make_unique<Flint>(load, device, options);
-    STRATA_TRY(load.status());
-    return Result<std::unique_ptr<Model>>(std::move(model));
+    return load_model<Flint>(file, device, options);
 }
 
 }  // namespace strata

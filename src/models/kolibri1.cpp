@@ -211,10 +211,7 @@ void Kolibri1::finish(Call& call) {
 }  // namespace
 
 Result<std::unique_ptr<Model>> make_kolibri1(const gguf::File& file, Device& device, const ModelOptions& options) {
-    Loader load(file, device);
-    auto model = std::make_unique<Kolibri1>(load, device, options);
-    STRATA_TRY(load.status());
-    return Result<std::unique_ptr<Model>>(std::move(model));
+    return load_model<Kolibri1>(file, device, options);
 }
 
 }  // namespace strata

@@ -262,10 +262,7 @@ void Lfm2Moe::settle(Call& call) {
 }  // namespace
 
 Result<std::unique_ptr<Model>> make_lfm2moe(const gguf::File& file, Device& device, const ModelOptions& options) {
-    Loader load(file, device);
-    auto model = std::make_unique<Lfm2Moe>(load, device, options);
-    STRATA_TRY(load.status());
-    return Result<std::unique_ptr<Model>>(std::move(model));
+    return load_model<Lfm2Moe>(file, device, options);
 }
 
 }  // namespace strata

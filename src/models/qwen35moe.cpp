@@ -461,10 +461,7 @@ void Qwen35Moe::guess(Call& call, Rows before) {
 }  // namespace
 
 Result<std::unique_ptr<Model>> make_qwen35moe(const gguf::File& file, Device& device, const ModelOptions& options) {
-    Loader load(file, device);
-    auto model = std::make_unique<Qwen35Moe>(load, device, options);
-    STRATA_TRY(load.status());
-    return Result<std::unique_ptr<Model>>(std::move(model));
+    return load_model<Qwen35Moe>(file, device, options);
 }
 
 }  // namespace strata
