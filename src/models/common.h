@@ -52,8 +52,8 @@ Attention load_attention(Loader& load, StateLayout& layout, const ModelOptions& 
 void run_attention(Device& device, Call& call, const Attention& layer, Rows rope, const Activations& x, Rows out,
                    bool add);
 
-/// An M of the file, or what its loader found wrong. M is built from (Loader&, Device&, const ModelOptions&) and says there
-/// what is missing.
+/// An M of the file, or what its loader found wrong. M is built from (Loader&, Device&, const ModelOptions&) and says
+/// there what is missing.
 template <class M>
 Result<std::unique_ptr<Model>> load_model(const gguf::File& file, Device& device, const ModelOptions& options) {
     Loader load(file, device);
