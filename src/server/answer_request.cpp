@@ -12,7 +12,7 @@ namespace {
 constexpr int kMany = std::numeric_limits<int>::max();
 
 Api<void> read_bias(const Fields& body, SamplingFields& out) {
-    API_TRY_ASSIGN(const Json* bias, body.object("logit_bias"));
+    STRATA_TRY_ASSIGN(const Json* bias, body.object("logit_bias"));
     if (!bias) return {};
     for (const auto& [key, value] : bias->items()) {
         int32_t id = 0;
@@ -53,23 +53,23 @@ Api<Json> parse_body(std::string_view body) {
 }
 
 Api<void> read_sampling(const Fields& body, SamplingFields& out) {
-    API_TRY_ASSIGN(const auto temperature, body.number("temperature", 0, 2));
-    API_TRY_ASSIGN(const auto top_p, body.number("top_p", 0, 1));
+    STRATA_TRY_ASSIGN(const auto temperature, body.number("temperature", 0, 2));
+    STRATA_TRY_ASSIGN(const auto top_p, body.number("top_p", 0, 1));
     if (top_p && *top_p == 0) return invalid_value(body.path("top_p"), body.path("top_p") + " must be above 0");
-    API_TRY_ASSIGN(const auto top_k, body.integer("top_k", -1, kMany));
-    API_TRY_ASSIGN(const auto min_p, body.number("min_p", 0, 1));
-    API_TRY_ASSIGN(const auto typical, body.number("typical_p", 0, 1));
-    API_TRY_ASSIGN(const auto presence, body.number("presence_penalty", -2, 2));
-    API_TRY_ASSIGN(const auto frequency, body.number("frequency_penalty", -2, 2));
-    API_TRY_ASSIGN(const auto repeat, body.number("repeat_penalty", 0.01, 100));
-    API_TRY_ASSIGN(const auto repetition, body.number("repetition_penalty", 0.01, 100));
-    API_TRY_ASSIGN(const auto last_n, body.integer("repeat_last_n", -1, kMany));
-    API_TRY_ASSIGN(const auto penalty_last_n, body.integer("penalty_last_n", -1, kMany));
-    API_TRY_ASSIGN(const auto seed, body.integer("seed", -1, std::numeric_limits<int64_t>::max()));
-    API_TRY_ASSIGN(const auto dry_multiplier, body.number("dry_multiplier", 0, 100));
-    API_TRY_ASSIGN(const auto dry_base, body.number("dry_base", 1, 100));
-    API_TRY_ASSIGN(const auto dry_allowed, body.integer("dry_allowed_length", 0, kMany));
-    API_TRY_ASSIGN(const auto dry_last_n, body.integer("dry_penalty_last_n", -1, kMany));
+    STRATA_TRY_ASSIGN(const auto top_k, body.integer("top_k", -1, kMany));
+    STRATA_TRY_ASSIGN(const auto min_p, body.number("min_p", 0, 1));
+    STRATA_TRY_ASSIGN(const auto typical, body.number("typical_p", 0, 1));
+    STRATA_TRY_ASSIGN(const auto presence, body.number("presence_penalty", -2, 2));
+    STRATA_TRY_ASSIGN(const auto frequency, body.number("frequency_penalty", -2, 2));
+    STRATA_TRY_ASSIGN(const auto repeat, body.number("repeat_penalty", 0.01, 100));
+    STRATA_TRY_ASSIGN(const auto repetition, body.number("repetition_penalty", 0.01, 100));
+    STRATA_TRY_ASSIGN(const auto last_n, body.integer("repeat_last_n", -1, kMany));
+    STRATA_TRY_ASSIGN(const auto penalty_last_n, body.integer("penalty_last_n", -1, kMany));
+    STRATA_TRY_ASSIGN(const auto seed, body.integer("seed", -1, std::numeric_limits<int64_t>::max()));
+    STRATA_TRY_ASSIGN(const auto dry_multiplier, body.number("dry_multiplier", 0, 100));
+    STRATA_TRY_ASSIGN(const auto dry_base, body.number("dry_base", 1, 100));
+    STRATA_TRY_ASSIGN(const auto dry_allowed, body.integer("dry_allowed_length", 0, kMany));
+    STRATA_TRY_ASSIGN(const auto dry_last_n, body.integer("dry_penalty_last_n", -1, kMany));
     if (body.has("grammar")) return unsupported_parameter("grammar", "grammar is not supported: use response_format");
     if (body.has("samplers"))
         return unsupported_parameter("samplers", "samplers is not supported: the order is fixed (docs/api.md)");
@@ -113,7 +113,7 @@ Api<OutputFormat> read_format(const Json& format, const std::string& path, bool 
     OutputFormat out;
     if (!format.is_object()) return invalid_type(path, "an object");
     const Fields fields(format, path + ".");
-    API_TRY_ASSIGN(const auto type, fields.text("type"));
+    STRATA_TRY_ASSIGN(const auto type, fields.text("type"));
     if (!type) return missing(path + ".type");
     if (*type == "text") return out;
     if (*type == "json_object") {
@@ -132,12 +132,12 @@ Api<OutputFormat> read_format(const Json& format, const std::string& path, bool 
     const Json* holder = &format;
     std::string where = path;
     if (!flat) {
-        API_TRY_ASSIGN(holder, fields.object("json_schema"));
+        STRATA_TRY_ASSIGN(holder, fields.object("json_schema"));
         where += ".json_schema";
         if (!holder) return missing(where);
     }
     const Fields inner(*holder, where + ".");
-    API_TRY_ASSIGN(const auto strict, inner.boolean("strict"));
+    STRATA_TRY_ASSIGN(const auto strict, inner.boolean("strict"));
     const Json* schema = inner.find("schema");
     if (!schema) return missing(where + ".schema");
     if (!schema->is_object() && !schema->is_boolean()) return invalid_type(where + ".schema", "an object");

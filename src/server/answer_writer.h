@@ -70,6 +70,8 @@ class AnswerWriter {
     virtual std::string end(const Totals& totals) = 0;
     virtual std::string error(const ApiError& error, const std::string& request_id) = 0;
     virtual std::string ping() { return ": ping\n\n"; }
+    /// Counts of the reply so far, for clients that ask for them with every token.
+    virtual void so_far(const Totals& /*totals*/) {}
     virtual std::string progress(int64_t /*total*/, int64_t /*cached*/, int64_t /*read*/, double /*ms*/) { return {}; }
 
     virtual Json whole(std::span<const ReplyResult> replies, const Totals& totals) = 0;

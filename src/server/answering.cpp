@@ -75,10 +75,10 @@ class Answering {
   private:
     Api<void> prepare(const MakeWriter& make_writer) {
         for (const std::string& note : request_.notes) s_.log.info(request_id_ + " " + note);
-        API_TRY_ASSIGN(const Serving serving, choose_model(s_, request_.model));
+        STRATA_TRY_ASSIGN(const Serving serving, choose_model(s_, request_.model));
         text_ = serving.text;
-        API_TRY_ASSIGN(prompts_, make_prompts(*text_, request_, s_.host.context()));
-        API_TRY_ASSIGN(const auto stages, Stages::make(*text_, request_, prompts_[0]));
+        STRATA_TRY_ASSIGN(prompts_, make_prompts(*text_, request_, s_.host.context()));
+        STRATA_TRY_ASSIGN(const auto stages, Stages::make(*text_, request_, prompts_[0]));
         if (stages->needs_grammar() && serving.engine && !serving.engine->can("grammar"))
             return unsupported_value("response_format", "this engine cannot hold answers to a form");
         place_ = s_.queue.enter();
@@ -137,13 +137,13 @@ class Answering {
     }
 
     Api<void> work() {
-        API_TRY(wait_for_turn());
+        STRATA_TRY(wait_for_turn());
         record_.queued_ms = seconds_since(began_) * 1000;
         if (gone_) return {};
         for (size_t p = 0; p < prompts_.size(); ++p) {
             Totals of_prompt;
             for (int i = 0; i < request_.n && !gone_; ++i) {
-                API_TRY_ASSIGN(const Totals one, run_reply(p, static_cast<int>(results_.size()), i));
+                STRATA_TRY_ASSIGN(const Totals one, run_reply(p, static_cast<int>(results_.size()), i));
                 of_prompt.add_reply(one);
             }
             totals_.add(of_prompt);
@@ -168,7 +168,7 @@ class Answering {
             auto ready = s_.host.wait_ready(100ms);
             keep_alive();
             if (!ready) continue;
-            API_TRY_ASSIGN(const Serving serving, std::move(*ready));
+            STRATA_TRY_ASSIGN(const Serving serving, std::move(*ready));
             engine_ = serving.engine;
             if (serving.text != text_) return change_model(serving.text);
             // Now the context is known for certain.
@@ -184,14 +184,14 @@ class Answering {
     /// Another model came into use while the request waited.
     Api<void> change_model(std::shared_ptr<const ModelText> text) {
         text_ = std::move(text);
-        API_TRY_ASSIGN(prompts_, make_prompts(*text_, request_, engine_->ready().max_context));
+        STRATA_TRY_ASSIGN(prompts_, make_prompts(*text_, request_, engine_->ready().max_context));
         return {};
     }
 
     /// One reply, in as many requests to the engine as its stages want.
     Api<Totals> run_reply(size_t prompt_index, int reply, int repetition) {
         const TokenPrompt& prompt = prompts_[prompt_index];
-        API_TRY_ASSIGN(const auto stages, Stages::make(*text_, request_, prompt));
+        STRATA_TRY_ASSIGN(const auto stages, Stages::make(*text_, request_, prompt));
         const int64_t room = room_of(prompt, engine_->ready().max_context);
         GenerateRequest wanted = engine_request(*text_, request_, prompt, room, repetition);
         ReplyReader reader(*text_, request_, stages->answer_options());
@@ -217,7 +217,7 @@ class Answering {
             const std::vector<int32_t> ends = *wanted.stop_ids;
             wanted.stop_ids->insert(wanted.stop_ids->end(), stage.more_stops.begin(), stage.more_stops.end());
             const size_t before = wanted.prompt.size();
-            API_TRY_ASSIGN(const StageEnd end, run_stage(wanted, stage, *stages, reader, reply));
+            STRATA_TRY_ASSIGN(const StageEnd end, run_stage(wanted, stage, *stages, reader, reply));
             wanted.stop_ids = ends;
             wanted.cache = true;  // what this request has read itself
             const auto kept = static_cast<int64_t>(wanted.prompt.size() - before);
@@ -421,11 +421,11 @@ class Answering {
 Api<std::vector<TokenPrompt>> make_prompts(const ModelText& text, const AnswerRequest& request, int64_t context) {
     std::vector<TokenPrompt> prompts;
     if (request.raw.empty()) {
-        API_TRY_ASSIGN(TokenPrompt prompt, text.render(request.chat));
+        STRATA_TRY_ASSIGN(TokenPrompt prompt, text.render(request.chat));
         prompts.push_back(std::move(prompt));
     }
     for (const RawPrompt& raw : request.raw) {
-        API_TRY_ASSIGN(TokenPrompt prompt, text.raw_prompt(raw, request.suffix));
+        STRATA_TRY_ASSIGN(TokenPrompt prompt, text.raw_prompt(raw, request.suffix));
         prompts.push_back(std::move(prompt));
     }
     for (const TokenPrompt& prompt : prompts)
@@ -455,7 +455,7 @@ Api<Serving> choose_model(Services& s, const std::string& name) {
     const ModelEntry& entry = **found;
     if (now.text && entry.id == now.text->entry().id) return now;
     if (s.options.switch_on_request && entry.available()) {
-        API_TRY(s.host.load(entry));
+        STRATA_TRY(s.host.load(entry));
         return s.host.serving();
     }
     if (now.text && lower(entry.id) != lower(name)) return now;

@@ -71,7 +71,7 @@ Api<Json> result_content(const Json& block, const std::string& where) {
         const std::string here = where + ".content[" + std::to_string(i) + "]";
         if (!item.is_object()) return invalid_type(here, "an object");
         if (text_of(item, "type") == "image") {
-            API_TRY_ASSIGN(Json image, image_part(item, here));
+            STRATA_TRY_ASSIGN(Json image, image_part(item, here));
             parts.push_back(std::move(image));
         } else {
             parts.push_back({{"type", "text"}, {"text", any_text(item)}});
@@ -96,7 +96,7 @@ class Conversation {
             return invalid_value(where + ".role", where + ".role must be user or assistant, not '" + role + "'");
         if (content == message.end()) return missing(where + ".content");
         if (role == "system") {
-            API_TRY_ASSIGN(const std::string text, system_text(*content));
+            STRATA_TRY_ASSIGN(const std::string text, system_text(*content));
             system(text);
             return {};
         }
@@ -118,19 +118,19 @@ class Conversation {
             const Json& block = blocks[i];
             const std::string type = text_of(block, "type"), here = where + ".content[" + std::to_string(i) + "]";
             if (type == "tool_result") {
-                API_TRY_ASSIGN(Json result, result_content(block, here));
+                STRATA_TRY_ASSIGN(Json result, result_content(block, here));
                 messages_.push_back({{"role", "tool"},
                                      {"tool_call_id", text_of(block, "tool_use_id")},
                                      {"content", std::move(result)}});
                 results = true;
             } else if (type == "image") {
-                API_TRY_ASSIGN(Json image, image_part(block, here));
+                STRATA_TRY_ASSIGN(Json image, image_part(block, here));
                 parts.push_back(std::move(image));
                 only_reminders = false;
             } else {
                 std::string text;
                 if (type == "document") {
-                    API_TRY_ASSIGN(text, document_text(block, here));
+                    STRATA_TRY_ASSIGN(text, document_text(block, here));
                 } else {
                     text = type == "text" ? text_of(block, "text") : any_text(block);
                 }
@@ -232,33 +232,33 @@ Api<void> read_choice(const Json& choice, ChatRequest& chat) {
     else
         return invalid_value("tool_choice.type",
                              "tool_choice.type must be auto, any, tool or none, not '" + type + "'");
-    API_TRY_ASSIGN(const auto single, Fields(choice, "tool_choice.").boolean("disable_parallel_tool_use"));
+    STRATA_TRY_ASSIGN(const auto single, Fields(choice, "tool_choice.").boolean("disable_parallel_tool_use"));
     chat.parallel_tool_calls = !single.value_or(false);
     return {};
 }
 
 Api<void> read_thinking(const Fields& body, AnthropicRequest& out, const AnthropicOptions& options) {
     AnswerRequest& answer = out.answer;
-    API_TRY_ASSIGN(const Json* thinking, body.object("thinking"));
-    API_TRY_ASSIGN(const Json* config, body.object("output_config"));
+    STRATA_TRY_ASSIGN(const Json* thinking, body.object("thinking"));
+    STRATA_TRY_ASSIGN(const Json* config, body.object("output_config"));
     if (config) {
         const Fields fields(*config, "output_config.");
-        API_TRY_ASSIGN(const auto effort, fields.text("effort"));
+        STRATA_TRY_ASSIGN(const auto effort, fields.text("effort"));
         answer.chat.effort = effort.value_or("");
         if (const Json* format = fields.find("format")) {
-            API_TRY_ASSIGN(answer.format, read_format(*format, "output_config.format", true));
+            STRATA_TRY_ASSIGN(answer.format, read_format(*format, "output_config.format", true));
         }
     }
     if (thinking) {
         const Fields fields(*thinking, "thinking.");
-        API_TRY_ASSIGN(const auto type, fields.text("type"));
+        STRATA_TRY_ASSIGN(const auto type, fields.text("type"));
         if (!type || (*type != "enabled" && *type != "adaptive" && *type != "disabled"))
             return invalid_value("thinking.type", "thinking.type must be enabled, adaptive or disabled");
         answer.chat.thinking = *type != "disabled";
         if (*type == "disabled") answer.chat.effort.clear();
-        API_TRY_ASSIGN(const auto budget, fields.integer("budget_tokens", 0, INT64_MAX));
+        STRATA_TRY_ASSIGN(const auto budget, fields.integer("budget_tokens", 0, INT64_MAX));
         if (*type == "enabled" && budget) answer.reasoning_budget = budget;
-        API_TRY_ASSIGN(const auto display, fields.text("display"));
+        STRATA_TRY_ASSIGN(const auto display, fields.text("display"));
         out.omit_thinking = display == "omitted";
         return {};
     }
@@ -283,36 +283,36 @@ Api<AnthropicRequest> read_messages_request(Json json, const ReasoningMemory& me
     AnthropicRequest out;
     AnswerRequest& answer = out.answer;
     const Fields body(json);
-    API_TRY_ASSIGN(const auto model, body.text("model"));
+    STRATA_TRY_ASSIGN(const auto model, body.text("model"));
     answer.model = model.value_or("");
-    API_TRY_ASSIGN(const auto stream, body.boolean("stream"));
+    STRATA_TRY_ASSIGN(const auto stream, body.boolean("stream"));
     answer.stream = stream.value_or(false);
-    API_TRY_ASSIGN(answer.max_tokens, body.integer("max_tokens", 0, INT64_MAX));
-    API_TRY_ASSIGN(const Json* messages, body.array("messages"));
+    STRATA_TRY_ASSIGN(answer.max_tokens, body.integer("max_tokens", 0, INT64_MAX));
+    STRATA_TRY_ASSIGN(const Json* messages, body.array("messages"));
     if (!messages) return missing("messages");
     if (messages->empty()) return invalid_value("messages", "messages must have at least one message");
     if (messages->size() > static_cast<size_t>(kMostMessages))
         return invalid_value("messages", "messages has more than 10,000 entries");
-    API_TRY(read_sampling(body, answer.sampling));
-    API_TRY_ASSIGN(answer.stop, read_stop(body, "stop_sequences"));
-    API_TRY(read_thinking(body, out, options));
+    STRATA_TRY(read_sampling(body, answer.sampling));
+    STRATA_TRY_ASSIGN(answer.stop, read_stop(body, "stop_sequences"));
+    STRATA_TRY(read_thinking(body, out, options));
 
     Conversation conversation(memory);
     if (const Json* system = body.find("system")) {
-        API_TRY_ASSIGN(const std::string text, system_text(*system));
+        STRATA_TRY_ASSIGN(const std::string text, system_text(*system));
         conversation.system(text);
     }
     for (size_t i = 0; i < messages->size(); ++i)
-        API_TRY(conversation.message((*messages)[i], "messages[" + std::to_string(i) + "]"));
+        STRATA_TRY(conversation.message((*messages)[i], "messages[" + std::to_string(i) + "]"));
     answer.chat.messages = conversation.take();
     if (const Json* tools = body.find("tools")) {
-        API_TRY_ASSIGN(answer.chat.tools, read_tools(*tools, answer.notes));
+        STRATA_TRY_ASSIGN(answer.chat.tools, read_tools(*tools, answer.notes));
     }
     if (const Json* choice = body.find("tool_choice"); choice && !answer.chat.tools.is_null())
-        API_TRY(read_choice(*choice, answer.chat));
-    API_TRY_ASSIGN(const Json* kwargs, body.object("chat_template_kwargs"));
+        STRATA_TRY(read_choice(*choice, answer.chat));
+    STRATA_TRY_ASSIGN(const Json* kwargs, body.object("chat_template_kwargs"));
     if (kwargs) answer.chat.template_kwargs = *kwargs;
-    API_TRY(check_sizes(answer.chat));
+    STRATA_TRY(check_sizes(answer.chat));
     return out;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 
 #include "base/result.h"
 #include "server/http.h"
@@ -24,39 +23,7 @@ struct ApiError {
 
 /// A T or an ApiError.
 template <class T>
-class [[nodiscard]] Api {
-  public:
-    Api(T value) : state_(std::in_place_index<0>, std::move(value)) {}
-    Api(ApiError error) : state_(std::in_place_index<1>, std::move(error)) {}
-    bool ok() const { return state_.index() == 0; }
-    explicit operator bool() const { return ok(); }
-    T& value() & { return std::get<0>(state_); }
-    const T& value() const& { return std::get<0>(state_); }
-    T&& value() && { return std::get<0>(std::move(state_)); }
-    T& operator*() & { return value(); }
-    const T& operator*() const& { return value(); }
-    T* operator->() { return &value(); }
-    const T* operator->() const { return &value(); }
-    const ApiError& error() const& { return std::get<1>(state_); }
-    ApiError&& error() && { return std::get<1>(std::move(state_)); }
-
-  private:
-    std::variant<T, ApiError> state_;
-};
-
-template <>
-class [[nodiscard]] Api<void> {
-  public:
-    Api() = default;
-    Api(ApiError error) : error_(std::move(error)) {}
-    bool ok() const { return !error_.has_value(); }
-    explicit operator bool() const { return ok(); }
-    const ApiError& error() const& { return *error_; }
-    ApiError&& error() && { return *std::move(error_); }
-
-  private:
-    std::optional<ApiError> error_;
-};
+using Api = Result<T, ApiError>;
 
 ApiError invalid_value(std::string param, std::string message);
 ApiError invalid_type(std::string param, std::string wanted);

@@ -249,7 +249,7 @@ Api<void> EngineHost::load(const ModelEntry& entry) {
     if (!entry.available()) return unavailable(entry.problem, "no_model");
     auto text = ModelText::open(entry);
     if (!text) return unavailable(text.error().message, "no_model");
-    API_TRY(hold_requests());
+    STRATA_TRY(hold_requests());
     std::unique_lock lock(mutex_);
     switching_ = true;
     changed_.wait(lock, [&] { return state_ != State::loading; });
@@ -294,7 +294,7 @@ Api<void> EngineHost::load(const ModelEntry& entry) {
 
 Api<void> EngineHost::unload() {
     const std::lock_guard one_at_a_time(switch_mutex_);
-    API_TRY(hold_requests());
+    STRATA_TRY(hold_requests());
     std::unique_lock lock(mutex_);
     switching_ = true;
     changed_.wait(lock, [&] { return state_ != State::loading; });
@@ -327,7 +327,7 @@ Api<protocol::Facts> EngineHost::vram(std::optional<int64_t> reserve_mib) {
         error.message = "no model is loaded";
         return error;
     }
-    API_TRY(hold_requests());
+    STRATA_TRY(hold_requests());
     auto facts = now.engine->command("VRAM " + (reserve_mib ? std::to_string(*reserve_mib) : "default"), 30s);
     queue_.release();
     if (!facts) {

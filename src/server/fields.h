@@ -35,16 +35,4 @@ class Fields {
     const std::string prefix_;
 };
 
-#define API_TRY(call)                                                                         \
-    do {                                                                                      \
-        if (auto api_result = (call); !api_result.ok()) return std::move(api_result).error(); \
-    } while (0)
-
-#define API_TRY_ASSIGN_(name, target, call)         \
-    auto name = (call);                             \
-    if (!name.ok()) return std::move(name).error(); \
-    target = std::move(name).value()
-/// As STRATA_TRY_ASSIGN, for Api<T>.
-#define API_TRY_ASSIGN(target, call) API_TRY_ASSIGN_(STRATA_CONCAT(api_result_, __LINE__), target, call)
-
 }  // namespace strata::server

@@ -1,21 +1,13 @@
 #include "server/openai_chat.h"
 
+#include "server/openai_common.h"
+
 namespace strata::server {
 namespace {
 
-Api<void> read_limits(const Fields& body, AnswerRequest& out) {
-    for (const char* name : {"max_completion_tokens", "max_tokens", "n_predict"}) {
-        API_TRY_ASSIGN(const auto value, body.integer(name, INT64_MIN, INT64_MAX));
-        if (!value) continue;
-        if (*value > 0) out.max_tokens = *value;  // 0 and below mean: as many as fit
-        return {};
-    }
-    return {};
-}
-
 Api<void> read_logprobs(const Fields& body, AnswerRequest& out) {
-    API_TRY_ASSIGN(const auto wanted, body.boolean("logprobs"));
-    API_TRY_ASSIGN(const auto top, body.integer("top_logprobs", 0, 20));
+    STRATA_TRY_ASSIGN(const auto wanted, body.boolean("logprobs"));
+    STRATA_TRY_ASSIGN(const auto top, body.integer("top_logprobs", 0, 20));
     if (top && *top > 0 && !wanted.value_or(false))
         return invalid_value("top_logprobs", "top_logprobs needs logprobs to be true");
     if (wanted.value_or(false)) out.logprobs = static_cast<int>(top.value_or(0));
@@ -63,18 +55,16 @@ Api<void> keep_functions(Json& body, std::vector<std::string>& notes) {
     return {};
 }
 
-class ChatWriter : public AnswerWriter {
+class ChatWriter : public OpenAiWriter {
   public:
     ChatWriter(const AnswerRequest& request, const AnswerIdentity& identity)
-        : identity_(identity),
-          include_usage_(request.include_usage),
+        : OpenAiWriter({"chatcmpl-", "chat.completion.chunk", "chat.completion"}, request, identity),
           logprobs_(request.logprobs >= 0),
           replies_(request.n) {}
 
     std::string begin(int64_t) override {
         std::string out;
-        for (int i = 0; i < replies_; ++i)
-            out += sse("", chunk(choice(i, {{"role", "assistant"}, {"content", nullptr}})));
+        for (int i = 0; i < replies_; ++i) out += chunk(choice(i, {{"role", "assistant"}, {"content", nullptr}}));
         return out;
     }
 
@@ -90,94 +80,50 @@ class ChatWriter : public AnswerWriter {
                 one["logprobs"] = logprobs_json(logprobs);
                 told = true;
             }
-            out += sse("", chunk(std::move(one)));
+            out += chunk(one);
         }
         if (!told) {  // tokens that added no text
             Json one = choice(reply, Json::object());
             one["logprobs"] = logprobs_json(logprobs);
-            out += sse("", chunk(std::move(one)));
+            out += chunk(one);
         }
         return out;
     }
 
-    std::string end_reply(int reply, const ReplyResult& result, const Totals& totals) override {
-        Json last = chunk(choice(reply, Json::object(), finish_name(result.finish)));
-        last["timings"] = timings_json(totals);
-        return sse("", last);
-    }
-
-    std::string end(const Totals& totals) override {
-        std::string out;
-        if (include_usage_) {
-            Json last = chunk(Json());
-            last["usage"] = usage_json(totals);
-            out += sse("", last);
-        }
-        return out + "data: [DONE]\n\n";
-    }
-
-    std::string error(const ApiError& error, const std::string& request_id) override {
-        return sse("", error_json(error, Wire::openai, request_id));
-    }
-
     std::string progress(int64_t total, int64_t cached, int64_t read, double ms) override {
-        Json one = chunk(choice(0, Json::object()));
-        one["prompt_progress"] = {{"total", total}, {"cache", cached}, {"processed", read}, {"time_ms", ms}};
-        return sse("", one);
-    }
-
-    Json whole(std::span<const ReplyResult> replies, const Totals& totals) override {
-        Json choices = Json::array();
-        for (size_t i = 0; i < replies.size(); ++i) {
-            const ReplyResult& reply = replies[i];
-            const Answer& answer = reply.answer;
-            Json message = {{"role", "assistant"}};
-            message["content"] = answer.content.empty() && !answer.calls.empty() ? Json() : Json(answer.content);
-            if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
-            message["refusal"] = nullptr;
-            if (!answer.calls.empty()) {
-                Json calls = Json::array();
-                for (const Answer::Call& call : answer.calls)
-                    calls.push_back({{"id", "call_" + random_id(24)},
-                                     {"type", "function"},
-                                     {"function", {{"name", call.name}, {"arguments", arguments_text(call)}}}});
-                message["tool_calls"] = std::move(calls);
-            }
-            choices.push_back({{"index", i},
-                               {"message", std::move(message)},
-                               {"logprobs", logprobs_ ? logprobs_json(reply.logprobs) : Json()},
-                               {"finish_reason", finish_name(reply.finish)}});
-        }
-        return {{"id", "chatcmpl-" + identity_.id},    {"object", "chat.completion"},
-                {"created", identity_.created},        {"model", identity_.model},
-                {"system_fingerprint", fingerprint()}, {"choices", std::move(choices)},
-                {"usage", usage_json(totals)},         {"timings", timings_json(totals)}};
+        return chunk(
+            choice(0, Json::object()),
+            {{"prompt_progress", {{"total", total}, {"cache", cached}, {"processed", read}, {"time_ms", ms}}}});
     }
 
   private:
-    static const char* finish_name(Finish finish) {
-        switch (finish) {
-            case Finish::tool_calls: return "tool_calls";
-            case Finish::length: return "length";
-            default: return "stop";
+    Json last_choice(int reply, const char* finish) override { return choice(reply, Json::object(), finish); }
+
+    Json whole_choice(int index, const ReplyResult& reply, const char* finish) override {
+        const Answer& answer = reply.answer;
+        Json message = {{"role", "assistant"}};
+        message["content"] = answer.content.empty() && !answer.calls.empty() ? Json() : Json(answer.content);
+        if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+        message["refusal"] = nullptr;
+        if (!answer.calls.empty()) {
+            Json calls = Json::array();
+            for (const Answer::Call& call : answer.calls)
+                calls.push_back({{"id", "call_" + random_id(24)},
+                                 {"type", "function"},
+                                 {"function", {{"name", call.name}, {"arguments", arguments_text(call)}}}});
+            message["tool_calls"] = std::move(calls);
         }
+        return {{"index", index},
+                {"message", std::move(message)},
+                {"logprobs", logprobs_ ? logprobs_json(reply.logprobs) : Json()},
+                {"finish_reason", finish}};
     }
 
-    Json choice(int index, Json delta, const char* finish = nullptr) const {
+    static Json choice(int index, Json delta, const char* finish = nullptr) {
         return {{"index", index},
                 {"delta", std::move(delta)},
                 {"logprobs", nullptr},
                 {"finish_reason", finish ? Json(finish) : Json()}};
-    }
-
-    /// Around one choice; null: none.
-    Json chunk(Json choice) const {
-        Json out = {{"id", "chatcmpl-" + identity_.id},    {"object", "chat.completion.chunk"},
-                    {"created", identity_.created},        {"model", identity_.model},
-                    {"system_fingerprint", fingerprint()}, {"choices", Json::array()}};
-        if (!choice.is_null()) out["choices"].push_back(std::move(choice));
-        if (include_usage_) out["usage"] = nullptr;
-        return out;
     }
 
     static Json delta_of(const AnswerEvent& event) {
@@ -214,8 +160,6 @@ class ChatWriter : public AnswerWriter {
         return {{"content", std::move(content)}, {"refusal", nullptr}};
     }
 
-    const AnswerIdentity identity_;
-    const bool include_usage_;
     const bool logprobs_;
     const int replies_;
 };
@@ -224,53 +168,25 @@ class ChatWriter : public AnswerWriter {
 
 Api<AnswerRequest> read_chat_request(Json json) {
     AnswerRequest out;
-    API_TRY(decode_text_lists(json));
-    API_TRY(keep_functions(json, out.notes));
+    STRATA_TRY(decode_text_lists(json));
+    STRATA_TRY(keep_functions(json, out.notes));
     const Fields body(json);
     if (!body.has("messages")) return missing("messages");
-    API_TRY(refuse_what_is_not_there(body));
-    API_TRY_ASSIGN(const auto model, body.text("model"));
-    out.model = model.value_or("");
-    API_TRY_ASSIGN(const auto stream, body.boolean("stream"));
-    out.stream = stream.value_or(false);
-    API_TRY_ASSIGN(const Json* options, body.object("stream_options"));
-    if (options) {
-        API_TRY_ASSIGN(const auto usage, Fields(*options, "stream_options.").boolean("include_usage"));
-        out.include_usage = usage.value_or(false);
-    }
-    API_TRY(read_limits(body, out));
-    API_TRY(read_sampling(body, out.sampling));
-    API_TRY(read_logprobs(body, out));
-    API_TRY_ASSIGN(out.stop, read_stop(body, "stop"));
-    API_TRY_ASSIGN(const auto in_reasoning, body.boolean("stop_in_reasoning"));
+    STRATA_TRY(refuse_what_is_not_there(body));
+    STRATA_TRY(read_openai_fields(body, {"max_completion_tokens", "max_tokens", "n_predict"}, out));
+    STRATA_TRY(read_logprobs(body, out));
+    STRATA_TRY_ASSIGN(const auto in_reasoning, body.boolean("stop_in_reasoning"));
     out.stop_in_reasoning = in_reasoning.value_or(false);
-    API_TRY_ASSIGN(const auto n, body.integer("n", 1, 8));
-    out.n = static_cast<int>(n.value_or(1));
-    API_TRY_ASSIGN(const auto ignore_eos, body.boolean("ignore_eos"));
-    out.ignore_eos = ignore_eos.value_or(false);
-    API_TRY_ASSIGN(const auto cache, body.boolean("cache_prompt"));
-    out.cache = cache.value_or(true);
-    API_TRY_ASSIGN(const auto progress, body.boolean("return_progress"));
-    out.progress = progress.value_or(false);
-    API_TRY_ASSIGN(const auto timings, body.boolean("timings_per_token"));
-    out.timings_per_token = timings.value_or(false);
-    if (const Json* format = body.find("response_format")) {
-        API_TRY_ASSIGN(out.format, read_format(*format, "response_format", false));
-    } else if (const Json* schema = body.find("json_schema")) {
-        if (!schema->is_object()) return invalid_type("json_schema", "an object");
-        out.format.kind = OutputFormat::Kind::json_schema;
-        out.format.schema = *schema;
-    }
     for (const char* name : {"thinking_budget_tokens", "reasoning_budget_tokens"}) {
-        API_TRY_ASSIGN(const auto budget, body.integer(name, -1, INT64_MAX));
+        STRATA_TRY_ASSIGN(const auto budget, body.integer(name, -1, INT64_MAX));
         if (budget && *budget >= 0) out.reasoning_budget = budget;
     }
     if (const Json* thinking = body.find("thinking"); thinking && thinking->is_object()) {
-        API_TRY_ASSIGN(const auto budget, Fields(*thinking, "thinking.").integer("budget_tokens", -1, INT64_MAX));
+        STRATA_TRY_ASSIGN(const auto budget, Fields(*thinking, "thinking.").integer("budget_tokens", -1, INT64_MAX));
         if (budget && *budget >= 0) out.reasoning_budget = budget;
     }
     if (const Json* reasoning = body.find("reasoning"); reasoning && reasoning->is_object()) {
-        API_TRY_ASSIGN(const auto budget, Fields(*reasoning, "reasoning.").integer("max_tokens", -1, INT64_MAX));
+        STRATA_TRY_ASSIGN(const auto budget, Fields(*reasoning, "reasoning.").integer("max_tokens", -1, INT64_MAX));
         if (budget && *budget >= 0) out.reasoning_budget = budget;
     }
     // A choice about tools of which none is left means nothing.
@@ -281,7 +197,7 @@ Api<AnswerRequest> read_chat_request(Json json) {
     auto chat = ChatRequest::from_body(std::move(json));
     if (!chat) return from_text_error(chat.error());
     out.chat = std::move(*chat);
-    API_TRY(check_sizes(out.chat));
+    STRATA_TRY(check_sizes(out.chat));
     return out;
 }
 

@@ -49,7 +49,7 @@ class Items {
         if (type == "function_call" || type == "custom_tool_call") return call(item, type == "custom_tool_call", where);
         if (type == "function_call_output" || type == "custom_tool_call_output") {
             const auto output = item.find("output");
-            API_TRY_ASSIGN(Json content, content_of(output == item.end() ? Json() : *output, where + ".output"));
+            STRATA_TRY_ASSIGN(Json content, content_of(output == item.end() ? Json() : *output, where + ".output"));
             close();
             messages_.push_back(
                 {{"role", "tool"}, {"tool_call_id", text_of(item, "call_id")}, {"content", std::move(content)}});
@@ -69,7 +69,7 @@ class Items {
         const std::string role = text_of(item, "role");
         if (role.empty()) return missing(where + ".role");
         const auto content = item.find("content");
-        API_TRY_ASSIGN(Json parts, content_of(content == item.end() ? Json() : *content, where + ".content"));
+        STRATA_TRY_ASSIGN(Json parts, content_of(content == item.end() ? Json() : *content, where + ".content"));
         if (role != "assistant") {
             close();
             messages_.push_back({{"role", role}, {"content", std::move(parts)}});
@@ -167,11 +167,11 @@ Api<void> read_choice(const Json& choice, ChatRequest& chat) {
 }
 
 Api<void> read_reasoning(const Fields& body, ResponsesRequest& out) {
-    API_TRY_ASSIGN(const Json* reasoning, body.object("reasoning"));
+    STRATA_TRY_ASSIGN(const Json* reasoning, body.object("reasoning"));
     if (!reasoning) return {};
     const Fields fields(*reasoning, "reasoning.");
-    API_TRY_ASSIGN(const auto effort, fields.text("effort"));
-    API_TRY_ASSIGN(const auto summary, fields.text("summary"));
+    STRATA_TRY_ASSIGN(const auto effort, fields.text("effort"));
+    STRATA_TRY_ASSIGN(const auto summary, fields.text("summary"));
     out.answer.chat.effort = effort.value_or("");
     out.summary = summary.has_value() && *summary != "none";
     return {};
@@ -207,56 +207,57 @@ Api<ResponsesRequest> read_responses_request(Json json) {
     for (const char* name : {"previous_response_id", "conversation"})
         if (body.has(name))
             return unsupported_parameter(name, "stored responses are not supported, send the whole input");
-    API_TRY_ASSIGN(const auto background, body.boolean("background"));
+    STRATA_TRY_ASSIGN(const auto background, body.boolean("background"));
     if (background.value_or(false)) return unsupported_parameter("background", "background is not supported");
     const Json* input = body.find("input");
     if (!input) return missing("input");
-    API_TRY_ASSIGN(const auto model, body.text("model"));
+    STRATA_TRY_ASSIGN(const auto model, body.text("model"));
     answer.model = model.value_or("");
-    API_TRY_ASSIGN(const auto stream, body.boolean("stream"));
+    STRATA_TRY_ASSIGN(const auto stream, body.boolean("stream"));
     answer.stream = stream.value_or(false);
-    API_TRY_ASSIGN(const auto limit, body.integer("max_output_tokens", 1, INT64_MAX));
+    STRATA_TRY_ASSIGN(const auto limit, body.integer("max_output_tokens", 1, INT64_MAX));
     answer.max_tokens = limit;
-    API_TRY(read_sampling(body, answer.sampling));
-    API_TRY(read_reasoning(body, out));
-    API_TRY_ASSIGN(const Json* include, body.array("include"));
+    STRATA_TRY(read_sampling(body, answer.sampling));
+    STRATA_TRY(read_reasoning(body, out));
+    STRATA_TRY_ASSIGN(const Json* include, body.array("include"));
     if (include)
         for (const Json& item : *include) {
             out.encrypted = out.encrypted || item == "reasoning.encrypted_content";
             out.logprobs = out.logprobs || item == "message.output_text.logprobs";
         }
-    API_TRY_ASSIGN(const auto top, body.integer("top_logprobs", 0, 20));
+    STRATA_TRY_ASSIGN(const auto top, body.integer("top_logprobs", 0, 20));
     if (out.logprobs || top.value_or(0) > 0) answer.logprobs = static_cast<int>(top.value_or(0));
-    API_TRY_ASSIGN(const Json* text, body.object("text"));
+    STRATA_TRY_ASSIGN(const Json* text, body.object("text"));
     if (text)
         if (const auto format = text->find("format"); format != text->end() && !format->is_null()) {
-            API_TRY_ASSIGN(answer.format, read_format(*format, "text.format", true));
+            STRATA_TRY_ASSIGN(answer.format, read_format(*format, "text.format", true));
         }
 
     Items items(answer.notes);
-    API_TRY_ASSIGN(const auto instructions, body.text("instructions"));
+    STRATA_TRY_ASSIGN(const auto instructions, body.text("instructions"));
     if (instructions && !instructions->empty()) items.system(*instructions);
     if (input->is_string()) {
-        API_TRY(items.add({{"role", "user"}, {"content", *input}}, "input"));
+        STRATA_TRY(items.add({{"role", "user"}, {"content", *input}}, "input"));
     } else {
         if (!input->is_array()) return invalid_type("input", "a string or a list of items");
         if (input->size() > static_cast<size_t>(kMostMessages))
             return invalid_value("input", "input has more than 10,000 items");
-        for (size_t i = 0; i < input->size(); ++i) API_TRY(items.add((*input)[i], "input[" + std::to_string(i) + "]"));
+        for (size_t i = 0; i < input->size(); ++i)
+            STRATA_TRY(items.add((*input)[i], "input[" + std::to_string(i) + "]"));
     }
     answer.chat.messages = items.take();
-    API_TRY_ASSIGN(const Json* tools, body.array("tools"));
-    if (tools) API_TRY(read_tools(*tools, out));
+    STRATA_TRY_ASSIGN(const Json* tools, body.array("tools"));
+    if (tools) STRATA_TRY(read_tools(*tools, out));
     if (const Json* choice = body.find("tool_choice"); choice && !answer.chat.tools.is_null())
-        API_TRY(read_choice(*choice, answer.chat));
-    API_TRY_ASSIGN(const auto parallel, body.boolean("parallel_tool_calls"));
+        STRATA_TRY(read_choice(*choice, answer.chat));
+    STRATA_TRY_ASSIGN(const auto parallel, body.boolean("parallel_tool_calls"));
     answer.chat.parallel_tool_calls = parallel.value_or(true);
-    API_TRY_ASSIGN(const Json* kwargs, body.object("chat_template_kwargs"));
+    STRATA_TRY_ASSIGN(const Json* kwargs, body.object("chat_template_kwargs"));
     if (kwargs) answer.chat.template_kwargs = *kwargs;
     // A last message of the assistant is context here, not the beginning of the answer.
     answer.chat.add_generation_prompt = true;
     out.echo = echo_of(body);
-    API_TRY(check_sizes(answer.chat));
+    STRATA_TRY(check_sizes(answer.chat));
     return out;
 }
 

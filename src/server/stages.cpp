@@ -11,7 +11,7 @@ Api<std::unique_ptr<Stages>> Stages::make(const ModelText& text, const AnswerReq
     // A budget means something where the prompt opened the reasoning.
     stages->budget_ = request.raw.empty() && request.reasoning_budget.has_value() &&
                       prompt.chat.answer.start == AnswerStart::reasoning;
-    API_TRY(stages->make_grammar());
+    STRATA_TRY(stages->make_grammar());
     return stages;
 }
 

@@ -24,14 +24,14 @@ bool is_utf8(std::string_view text) {
 }
 
 Api<Json> tokenize_json(const RouteCall& call) {
-    API_TRY_ASSIGN(const auto text, text_in_use(call.services));
-    API_TRY_ASSIGN(const Json json, parse_body(call.exchange.request().body));
+    STRATA_TRY_ASSIGN(const auto text, text_in_use(call.services));
+    STRATA_TRY_ASSIGN(const Json json, parse_body(call.exchange.request().body));
     const Fields body(json);
-    API_TRY_ASSIGN(const auto content, body.text("content"));
+    STRATA_TRY_ASSIGN(const auto content, body.text("content"));
     if (!content) return missing("content");
-    API_TRY_ASSIGN(const auto special, body.boolean("add_special"));
-    API_TRY_ASSIGN(const auto parse, body.boolean("parse_special"));
-    API_TRY_ASSIGN(const auto pieces, body.boolean("with_pieces"));
+    STRATA_TRY_ASSIGN(const auto special, body.boolean("add_special"));
+    STRATA_TRY_ASSIGN(const auto parse, body.boolean("parse_special"));
+    STRATA_TRY_ASSIGN(const auto pieces, body.boolean("with_pieces"));
     const auto ids = text->tokenizer().encode(
         *content, {.parse_special = parse.value_or(true),
                    .add_special = special.value_or(false) ? AddSpecial::once : AddSpecial::none});
@@ -53,9 +53,9 @@ Api<Json> tokenize_json(const RouteCall& call) {
 }
 
 Api<Json> detokenize_json(const RouteCall& call) {
-    API_TRY_ASSIGN(const auto text, text_in_use(call.services));
-    API_TRY_ASSIGN(const Json json, parse_body(call.exchange.request().body));
-    API_TRY_ASSIGN(const Json* tokens, Fields(json).array("tokens"));
+    STRATA_TRY_ASSIGN(const auto text, text_in_use(call.services));
+    STRATA_TRY_ASSIGN(const Json json, parse_body(call.exchange.request().body));
+    STRATA_TRY_ASSIGN(const Json* tokens, Fields(json).array("tokens"));
     if (!tokens) return missing("tokens");
     std::vector<int32_t> ids;
     for (size_t i = 0; i < tokens->size(); ++i) {
@@ -70,15 +70,15 @@ Api<Json> detokenize_json(const RouteCall& call) {
 }
 
 Api<Json> template_json(const RouteCall& call) {
-    API_TRY_ASSIGN(const auto text, text_in_use(call.services));
-    API_TRY_ASSIGN(Json json, parse_body(call.exchange.request().body));
-    API_TRY_ASSIGN(const AnswerRequest request, read_chat_request(std::move(json)));
-    API_TRY_ASSIGN(const TokenPrompt prompt, text->render(request.chat));
+    STRATA_TRY_ASSIGN(const auto text, text_in_use(call.services));
+    STRATA_TRY_ASSIGN(Json json, parse_body(call.exchange.request().body));
+    STRATA_TRY_ASSIGN(const AnswerRequest request, read_chat_request(std::move(json)));
+    STRATA_TRY_ASSIGN(const TokenPrompt prompt, text->render(request.chat));
     return Json{{"prompt", prompt.chat.text}, {"generation_prompt", prompt.chat.generation_prompt}};
 }
 
 Api<Json> props_json(Services& s) {
-    API_TRY_ASSIGN(const auto text, text_in_use(s));
+    STRATA_TRY_ASSIGN(const auto text, text_in_use(s));
     const ModelEntry& entry = text->entry();
     const ChatFormat* chat = text->chat();
     const Sampling& d = text->default_sampling();
@@ -123,8 +123,8 @@ void respond(const RouteCall& call, const Api<Json>& result) {
 }  // namespace
 
 Api<int64_t> count_tokens(Services& services, const AnswerRequest& request) {
-    API_TRY_ASSIGN(const auto text, text_in_use(services));
-    API_TRY_ASSIGN(const TokenPrompt prompt, text->render(request.chat));
+    STRATA_TRY_ASSIGN(const auto text, text_in_use(services));
+    STRATA_TRY_ASSIGN(const TokenPrompt prompt, text->render(request.chat));
     return static_cast<int64_t>(prompt.ids.size());
 }
 
@@ -142,9 +142,9 @@ void apply_template(const RouteCall& call) {
 
 void chat_input_tokens(const RouteCall& call) {
     const auto count = [&]() -> Api<Json> {
-        API_TRY_ASSIGN(Json json, parse_body(call.exchange.request().body));
-        API_TRY_ASSIGN(const AnswerRequest request, read_chat_request(std::move(json)));
-        API_TRY_ASSIGN(const int64_t tokens, count_tokens(call.services, request));
+        STRATA_TRY_ASSIGN(Json json, parse_body(call.exchange.request().body));
+        STRATA_TRY_ASSIGN(const AnswerRequest request, read_chat_request(std::move(json)));
+        STRATA_TRY_ASSIGN(const int64_t tokens, count_tokens(call.services, request));
         return Json{{"object", "response.input_tokens"}, {"input_tokens", tokens}};
     };
     respond(call, count());
