@@ -16,9 +16,10 @@ namespace {
 struct Flags {
     ModelFlags model;
     EngineFlags engine;
-    std::string host, api_key, cors, names, log_file, log_level = "info";
+    std::string host, api_key, metrics_key, cors, names, log_file, log_level = "info";
     std::optional<int> port;
-    int queue = 64, ping = 10, request_limit = 0, silence_limit = 300, idle_unload = 0, shutdown_limit = 10;
+    std::optional<int> silence_limit, idle_unload;
+    int queue = 16, ping = 10, request_limit = 0, shutdown_limit = 10;
     int body_limit_mib = 64;
     bool allow_open = false, switch_on_request = false, lazy = false;
 };
@@ -71,26 +72,35 @@ Outcome serve(const Flags& flags) {
     options.host = flags.host.empty() ? config.host : flags.host;
     options.port = flags.port.value_or(config.port);
     options.api_key = !flags.api_key.empty() ? flags.api_key : environment_key ? environment_key : config.api_key;
+    const char* environment_metrics_key = std::getenv("POLYSTRATA_METRICS_KEY");
+    if (!flags.metrics_key.empty() || environment_metrics_key)
+        options.metrics_key = flags.metrics_key.empty() ? environment_metrics_key : flags.metrics_key;
     options.cors = split_list(flags.cors);
+    options.cors.insert(options.cors.end(), config.cors_origins.begin(), config.cors_origins.end());
     options.names = split_list(flags.names);
+    options.names.insert(options.names.end(), config.allowed_hosts.begin(), config.allowed_hosts.end());
     options.allow_open = flags.allow_open;
     options.queue = static_cast<size_t>(flags.queue);
     options.ping = std::chrono::seconds(flags.ping);
     options.request_limit = std::chrono::seconds(flags.request_limit);
     options.shutdown_limit = std::chrono::seconds(flags.shutdown_limit);
     options.body_limit = static_cast<uint64_t>(flags.body_limit_mib) << 20;
-    options.switch_on_request = flags.switch_on_request;
+    options.switch_on_request = flags.switch_on_request || config.switch_on_request;
 
     server::HostOptions host;
     host.home = home;
     host.engine = paths.binaries / "strata-poly";
     STRATA_TRY_ASSIGN(host.engine_arguments, flags.engine.split());
-    host.silence_limit = std::chrono::seconds(flags.silence_limit);
-    host.idle_unload = std::chrono::seconds(flags.idle_unload);
+    const auto seconds = [](std::optional<int> flag, std::optional<int64_t> configured, int64_t otherwise) {
+        return std::chrono::seconds(flag ? *flag : configured.value_or(otherwise));
+    };
+    host.silence_limit = seconds(flags.silence_limit, config.engine_silence_s, 300);
+    host.idle_unload = seconds(flags.idle_unload, config.idle_unload_s, 0);
+    const bool lazy = flags.lazy || config.lazy_load;
 
     STRATA_TRY_ASSIGN(auto server, server::Server::open(options, host, *log));
-    STRATA_TRY(server->start(model, !flags.lazy));
-    if (model && !flags.lazy) {
+    STRATA_TRY(server->start(model, !lazy));
+    if (model && !lazy) {
         // "listening" is said when a request can be answered; a model that cannot be loaded is told at once.
         for (;;) {
             const auto ready = server->host().wait_ready(std::chrono::milliseconds(100));
@@ -124,6 +134,9 @@ Run declare_serve(FlagSet& set) {
     set.text("--api-key", flags->api_key,
              "Key that clients must send (also POLYSTRATA_API_KEY, which other users of this machine cannot see)",
              "KEY");
+    set.text("--metrics-key", flags->metrics_key,
+             "Key for monitors: reads /metrics, /status and /slots and nothing else (also POLYSTRATA_METRICS_KEY)",
+             "KEY");
     set.text("--cors", flags->cors, "Origins whose pages may use the server, beside localhost's; *: any", "A,B");
     set.text("--allow-host", flags->names, "Names under which the server answers, beside localhost and addresses",
              "A,B");
@@ -134,12 +147,13 @@ Run declare_serve(FlagSet& set) {
     set.number("--ping", flags->ping, 1, 3600, "Seconds of silence in a stream before a keep-alive").shows_default();
     set.number("--request-limit", flags->request_limit, 0, 1e6, "Seconds that a request may take; 0: no limit")
         .shows_default();
-    set.number("--silence-limit", flags->silence_limit, 0, 1e6,
-               "Seconds without a word of the engine inside a request before it is ended; 0: no limit")
-        .shows_default();
-    set.number("--idle-unload", flags->idle_unload, 0, 1e8,
-               "Seconds without requests before the model is unloaded; 0: never")
-        .shows_default();
+    set.number(
+        "--silence-limit", flags->silence_limit, 0, 1e6,
+        "Seconds without a word of the engine inside a request before it is ended; 0: no limit (default: the run "
+        "config's, else 300)");
+    set.number(
+        "--idle-unload", flags->idle_unload, 0, 1e8,
+        "Seconds without requests before the model is unloaded; 0: never (default: the run config's, else never)");
     set.number("--shutdown-limit", flags->shutdown_limit, 0, 3600, "Seconds that running requests get at the end")
         .shows_default();
     set.number("--body-limit-mib", flags->body_limit_mib, 1, 4096, "Largest body of a request").shows_default();

@@ -52,14 +52,19 @@ std::optional<Event> Generation::next(std::chrono::milliseconds timeout) {
     std::unique_lock lock(engine_.mutex_);
     const auto has_event = [&] { return !events_.empty() || ended_; };
     if (timeout.count() < 0)
-        engine_.changed_.wait(lock, has_event);
+        arrived_.wait(lock, has_event);
     else
-        engine_.changed_.wait_for(lock, timeout, has_event);
+        arrived_.wait_for(lock, timeout, has_event);
     if (events_.empty()) return std::nullopt;
     Event event = std::move(events_.front());
     events_.pop_front();
     ended_ = is_last(event);
     return event;
+}
+
+bool Generation::pending() const {
+    const std::lock_guard lock(engine_.mutex_);
+    return !events_.empty();
 }
 
 void Generation::stop() {
@@ -187,6 +192,7 @@ bool EngineProcess::alive() const {
 
 std::chrono::milliseconds EngineProcess::silence() const {
     const std::lock_guard lock(mutex_);
+    if (running_.empty()) return {};
     return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - last_line_);
 }
 
@@ -241,6 +247,10 @@ void EngineProcess::read_errors() {
 }
 
 void EngineProcess::take(Reply reply) {
+    if (auto* token = std::get_if<Token>(&reply.what)) return deliver(reply.id, std::move(*token));
+    if (auto* progress = std::get_if<Progress>(&reply.what)) return deliver(reply.id, *progress);
+    if (auto* reused = std::get_if<Reused>(&reply.what)) return deliver(reply.id, *reused);
+    if (auto* done = std::get_if<Done>(&reply.what)) return deliver(reply.id, std::move(*done));
     bool tell = false;
     {
         const std::lock_guard lock(mutex_);
@@ -258,10 +268,6 @@ void EngineProcess::take(Reply reply) {
         }
     }
     changed_.notify_all();
-    if (auto* progress = std::get_if<Progress>(&reply.what)) deliver(reply.id, *progress);
-    if (auto* reused = std::get_if<Reused>(&reply.what)) deliver(reply.id, *reused);
-    if (auto* token = std::get_if<Token>(&reply.what)) deliver(reply.id, std::move(*token));
-    if (auto* done = std::get_if<Done>(&reply.what)) deliver(reply.id, std::move(*done));
     if (auto* failed = std::get_if<Failed>(&reply.what)) {
         const bool refused = failed->message.starts_with("bad request");
         deliver(reply.id, refused ? usage_error(failed->message) : failure(failed->message));
@@ -284,19 +290,18 @@ void EngineProcess::output_ended() {
 
 /// Gives an event to the request of that id; a reply without one belongs to the oldest.
 void EngineProcess::deliver(std::optional<uint64_t> id, Event event) {
-    {
-        const std::lock_guard lock(mutex_);
-        const auto entry =
-            std::find_if(running_.begin(), running_.end(), [&](const Entry& e) { return !id || e.id == *id; });
-        if (entry == running_.end()) return;
-        const bool last = is_last(event);
-        if (Generation* generation = entry->generation) {
-            generation->closed_ = last;
-            generation->events_.push_back(std::move(event));
-        }
-        if (last) running_.erase(entry);
+    const std::lock_guard lock(mutex_);
+    last_line_ = Clock::now();
+    const auto entry =
+        std::find_if(running_.begin(), running_.end(), [&](const Entry& e) { return !id || e.id == *id; });
+    if (entry == running_.end()) return;
+    const bool last = is_last(event);
+    if (Generation* generation = entry->generation) {
+        generation->closed_ = last;
+        generation->events_.push_back(std::move(event));
+        generation->arrived_.notify_one();  // under the mutex: its owner may end it right after
     }
-    changed_.notify_all();
+    if (last) running_.erase(entry);
 }
 
 void EngineProcess::drop(Generation& generation) {

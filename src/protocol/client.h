@@ -43,6 +43,8 @@ class Generation {
     std::optional<Event> next(std::chrono::milliseconds timeout = std::chrono::milliseconds(-1));
     /// Asks the engine to stop; Done with finish "cancel" follows. Idempotent.
     void stop();
+    /// Whether the next event is here already.
+    bool pending() const;
     bool ended() const { return ended_; }
     uint64_t id() const { return id_; }
 
@@ -56,6 +58,7 @@ class Generation {
     bool stopped_ = false;  // under the engine's mutex, as all below
     bool closed_ = false;   // Done or Error is in the queue or was taken
     std::deque<Event> events_;
+    std::condition_variable arrived_;  // its own: a token wakes the request that it belongs to, and no other
 };
 
 /// A running engine. All functions are safe from any thread.
@@ -90,7 +93,7 @@ class EngineProcess {
 
     /// False once the process has ended or closed its output.
     bool alive() const;
-    /// How long ago the engine said anything.
+    /// How long the requests that run have been without a word of the engine; 0 where none runs.
     std::chrono::milliseconds silence() const;
     /// The last lines of its standard error, oldest first.
     std::vector<std::string> log_tail() const;
@@ -120,7 +123,7 @@ class EngineProcess {
     std::thread output_thread_, errors_thread_;
 
     mutable std::mutex mutex_;
-    std::condition_variable changed_;
+    std::condition_variable changed_;  // everything but the events of requests
     Ready ready_;
     bool is_ready_ = false;
     bool output_open_ = true;

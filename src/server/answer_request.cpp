@@ -34,6 +34,26 @@ void take(std::optional<T>& out, const std::optional<U>& value) {
 
 }  // namespace
 
+void SamplingFields::fill_from(const SamplingFields& other) {
+    const auto fill = [](auto& mine, const auto& theirs) {
+        if (!mine) mine = theirs;
+    };
+    fill(temperature, other.temperature);
+    fill(top_p, other.top_p);
+    fill(min_p, other.min_p);
+    fill(typical, other.typical);
+    fill(penalty_repeat, other.penalty_repeat);
+    fill(penalty_present, other.penalty_present);
+    fill(penalty_freq, other.penalty_freq);
+    fill(top_k, other.top_k);
+    fill(penalty_last_n, other.penalty_last_n);
+    fill(dry_multiplier, other.dry_multiplier);
+    fill(dry_base, other.dry_base);
+    fill(dry_allowed_length, other.dry_allowed_length);
+    fill(dry_last_n, other.dry_last_n);
+    fill(seed, other.seed);
+}
+
 Api<Json> parse_body(std::string_view body) {
     if (body.starts_with("\xEF\xBB\xBF")) body.remove_prefix(3);
     auto parsed = parse_json(displayed(body));  // bytes that are no UTF-8 become U+FFFD here, and occur nowhere else

@@ -23,6 +23,9 @@ struct SamplingFields {
     std::optional<int> dry_allowed_length, dry_last_n;
     std::optional<uint64_t> seed;
     std::vector<std::pair<int32_t, float>> bias;
+
+    /// Takes from `other` what is not set here; never its bias.
+    void fill_from(const SamplingFields& other);
 };
 
 /// The form that the content must have.

@@ -17,6 +17,8 @@ double seconds_since(Clock::time_point then) {
     return std::chrono::duration<double>(Clock::now() - then).count();
 }
 
+constexpr size_t kMostHeld = 16 << 10;  // bytes that wait for those of tokens that are here already
+
 /// Rows that an answer may have at most; below 1: none.
 int64_t room_of(const TokenPrompt& prompt, int64_t context) {
     return context - static_cast<int64_t>(prompt.ids.size()) - kContextReserve;
@@ -66,6 +68,7 @@ class Answering {
             refuse(worked.error());
         } else if (finish_record(200); request_.stream) {  // counted before the client can ask for the counts
             send(writer_->end(totals_));
+            flush();
             exchange_.end_stream();
         } else {
             exchange_.respond({.body = json_text(writer_->whole(results_, totals_))});
@@ -75,6 +78,7 @@ class Answering {
   private:
     Api<void> prepare(const MakeWriter& make_writer) {
         for (const std::string& note : request_.notes) s_.log.info(request_id_ + " " + note);
+        request_.sampling.fill_from(s_.settings.sampling());
         STRATA_TRY_ASSIGN(const Serving serving, choose_model(s_, request_.model));
         text_ = serving.text;
         STRATA_TRY_ASSIGN(prompts_, make_prompts(*text_, request_, s_.host.context()));
@@ -102,17 +106,21 @@ class Answering {
                                {{"Cache-Control", "no-cache, no-transform"}, {"X-Accel-Buffering", "no"}});
         streaming_ = true;
         send(writer_->begin(activity_->prompt));
+        flush();
     }
 
-    void send(std::string bytes) {
-        if (bytes.empty()) return;
-        exchange_.write(std::move(bytes));
+    /// Puts bytes on their way: they leave with the next flush, so that tokens that come together leave together.
+    void send(std::string_view bytes) { outbox_ += bytes; }
+    void flush() {
+        if (outbox_.empty()) return;
+        exchange_.write(outbox_);
+        outbox_.clear();
         last_sent_ = Clock::now();
     }
 
     /// While nothing else is sent.
     void keep_alive() {
-        if (streaming_ && Clock::now() - last_sent_ >= s_.options.ping) send(writer_->ping());
+        if (streaming_ && outbox_.empty() && Clock::now() - last_sent_ >= s_.options.ping) send(writer_->ping());
     }
 
     bool late() const {
@@ -120,7 +128,7 @@ class Answering {
     }
     ApiError too_late() const {
         ApiError error = internal_error("the request took longer than the server's limit of " +
-                                        std::to_string(s_.options.request_limit.count()) + " s");
+                                        seconds_text(s_.options.request_limit));
         error.code = "timeout";
         return error;
     }
@@ -130,6 +138,7 @@ class Answering {
         s_.log.warning(request_id_ + " " + std::to_string(error.status) + " " + error.message);
         if (streaming_) {
             send(writer_->error(error, request_id_));
+            flush();
             exchange_.end_stream();
         } else {
             exchange_.respond(error_response(error, wire_, request_id_));
@@ -152,11 +161,11 @@ class Answering {
     }
 
     Api<void> wait_for_turn() {
-        const auto pause = 100ms;
-        while (!place_->wait(pause)) {
+        while (!place_->wait(patience_)) {
             if (gone_) return {};
             if (late()) return too_late();
             keep_alive();
+            flush();
         }
         activity_->phase = Phase::loading;
         return wait_for_engine();
@@ -165,8 +174,9 @@ class Answering {
     Api<void> wait_for_engine() {
         while (!gone_) {
             if (late()) return too_late();
-            auto ready = s_.host.wait_ready(100ms);
+            auto ready = s_.host.wait_ready(patience_);
             keep_alive();
+            flush();
             if (!ready) continue;
             STRATA_TRY_ASSIGN(const Serving serving, std::move(*ready));
             engine_ = serving.engine;
@@ -198,6 +208,9 @@ class Answering {
         Totals totals;
         int64_t left = wanted.max_new;
         activity_->phase = Phase::reading;
+        cached_ = 0;
+        reply_tokens_ = 0;
+        asked_ = Clock::now();
         for (bool first = true;;) {
             const Stage stage = stages->next(reader.parser());
             for (const int32_t id : stage.forced) {
@@ -263,14 +276,13 @@ class Answering {
     /// One request to the engine. The tokens that count are added to its prompt.
     Api<StageEnd> run_stage(GenerateRequest& wanted, const Stage& stage, Stages& stages, ReplyReader& reader,
                             int reply) {
-        const auto asked = Clock::now();
         const auto generation = engine_->submit(wanted);
         {
             const std::lock_guard lock(generation_mutex_);
             generation_ = generation.get();
         }
         if (gone_) generation->stop();
-        Api<StageEnd> end = take_events(*generation, wanted, stage, stages, reader, reply, asked);
+        Api<StageEnd> end = take_events(*generation, wanted, stage, stages, reader, reply);
         const std::lock_guard lock(generation_mutex_);
         generation_ = nullptr;
         return end;
@@ -287,15 +299,15 @@ class Answering {
     }
 
     Api<StageEnd> take_events(protocol::Generation& generation, GenerateRequest& wanted, const Stage& stage,
-                              Stages& stages, ReplyReader& reader, int reply, Clock::time_point asked) {
+                              Stages& stages, ReplyReader& reader, int reply) {
         StageEnd end;
         bool over = false;  // of this stage: what the engine still sends does not count
-        int64_t cached = 0;
-        auto last_progress = asked;
+        auto last_progress = Clock::now();
         while (true) {
-            const auto event = generation.next(1s);
-            if (late()) return too_late();
             keep_alive();
+            if (outbox_.size() > kMostHeld || !generation.pending()) flush();
+            const auto event = generation.next(patience_);
+            if (late()) return too_late();
             if (!event) continue;
             if (const auto* token = std::get_if<protocol::Token>(&*event)) {
                 if (over || request_.max_tokens == 0) continue;
@@ -313,11 +325,11 @@ class Answering {
             } else if (const auto* progress = std::get_if<protocol::Progress>(&*event)) {
                 activity_->read = progress->read;
                 if (streaming_ && request_.progress && Clock::now() - last_progress >= 400ms) {
-                    send(writer_->progress(progress->total, cached, progress->read, seconds_since(asked) * 1000));
+                    send(writer_->progress(progress->total, cached_, progress->read, seconds_since(asked_) * 1000));
                     last_progress = Clock::now();
                 }
             } else if (const auto* reused = std::get_if<protocol::Reused>(&*event)) {
-                cached = reused->rows;
+                cached_ = reused->rows;
             } else if (auto* done = std::get_if<protocol::Done>(&*event)) {
                 end.done = *done;
                 return end;
@@ -339,6 +351,8 @@ class Answering {
         } else {
             s_.metrics.between_tokens(std::chrono::duration<double>(now - last_token_).count());
         }
+        if (reply_tokens_++ == 0) first_token_ = now;
+        if (request_.timings_per_token) writer_->so_far(so_far(now));
         last_token_ = now;
         ++activity_->written;
         events_.clear();
@@ -347,6 +361,15 @@ class Answering {
         note_phase(reader);
         tell(reply);
         return more;
+    }
+
+    Totals so_far(Clock::time_point now) const {
+        const auto ms = [](auto time) { return std::chrono::duration<double, std::milli>(time).count(); };
+        return {.prompt_tokens = static_cast<int64_t>(prompts_[0].ids.size()),
+                .cached_tokens = cached_,
+                .reply_tokens = reply_tokens_,
+                .prompt_ms = ms(first_token_ - asked_),
+                .reply_ms = ms(now - first_token_)};
     }
 
     void finish_reader(const std::string& how, ReplyReader& reader, int reply) {
@@ -407,9 +430,15 @@ class Answering {
     Totals totals_;
     std::vector<AnswerEvent> events_;  // of the token at hand
     std::vector<TokenLogprob> token_logprobs_;
-    Clock::time_point last_token_{};
+    Clock::time_point first_token_{}, last_token_{};  // of the reply at hand
+    int64_t reply_tokens_ = 0;
     bool streaming_ = false;
+    std::string outbox_;
     Clock::time_point last_sent_ = Clock::now();
+    /// How often a request that waits looks up: for keep-alives, its time limit, a client that has gone.
+    const std::chrono::milliseconds patience_ = std::min<std::chrono::milliseconds>(100ms, s_.options.ping);
+    int64_t cached_ = 0;         // tokens of the prompt at hand
+    Clock::time_point asked_{};  // when the engine was asked for the reply at hand
 
     std::atomic<bool> gone_{false};
     std::mutex generation_mutex_;

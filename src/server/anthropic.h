@@ -12,6 +12,8 @@ namespace strata::server {
 struct AnthropicOptions {
     /// Requests of few tokens that say nothing about thinking (titles, checks) do not think.
     bool short_requests_think = false;
+    /// Requests that say nothing about thinking do not think, however long they are.
+    bool only_on_request = false;
 };
 
 /// What Anthropic's dialect keeps beside the request.

@@ -262,9 +262,8 @@ Api<void> read_thinking(const Fields& body, AnthropicRequest& out, const Anthrop
         out.omit_thinking = display == "omitted";
         return {};
     }
-    if (!options.short_requests_think && answer.chat.effort.empty() && answer.max_tokens &&
-        *answer.max_tokens < kShortReply)
-        answer.chat.thinking = false;
+    const bool is_short = !options.short_requests_think && answer.max_tokens && *answer.max_tokens < kShortReply;
+    if (answer.chat.effort.empty() && (is_short || options.only_on_request)) answer.chat.thinking = false;
     return {};
 }
 

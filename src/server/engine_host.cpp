@@ -187,13 +187,17 @@ Result<void> EngineHost::start_engine(std::unique_lock<std::mutex>& lock) {
 /// Keeps an engine running while one is wanted.
 void EngineHost::supervise() {
     std::unique_lock lock(mutex_);
+    Clock::time_point next_look{};
     while (!ending_) {
+        if (Clock::now() >= next_look) {
+            next_look = Clock::now() + HardwareHistory::kInterval;
+            metrics_.sample_hardware(engine_ ? engine_->pid() : 0);
+        }
         changed_.wait_for(lock, 250ms);
         if (ending_ || switching_) continue;
         if (state_ == State::ready) {
             const auto engine = engine_;
-            const bool hung = options_.silence_limit.count() > 0 && queue_.running() > 0 &&
-                              engine->silence() > options_.silence_limit && Clock::now() - last_used_ > 1s;
+            const bool hung = options_.silence_limit.count() > 0 && engine->silence() > options_.silence_limit;
             const bool idle = options_.idle_unload.count() > 0 && queue_.running() == 0 && queue_.waiting() == 0 &&
                               Clock::now() - last_used_ > options_.idle_unload;
             if (engine->alive() && !hung && !idle) continue;
@@ -212,7 +216,7 @@ void EngineHost::supervise() {
             const int code = engine->quit(0ms);
             lock.lock();
             const std::string how =
-                hung ? "it said nothing for " + std::to_string(options_.silence_limit.count()) + " s and was ended"
+                hung ? "it said nothing for " + seconds_text(options_.silence_limit) + " and was ended"
                      : "it ended with code " + std::to_string(code) + (code == 137 ? " (killed: out of memory?)" : "") +
                            (words.empty() ? "" : ": " + words.back());
             log_.error("the engine of " + text_->entry().id + " failed: " + how);

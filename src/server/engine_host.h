@@ -29,7 +29,8 @@ struct HostOptions {
     std::filesystem::path home;                 // run configs and models/
     std::filesystem::path engine;               // for models whose run config names none
     std::vector<std::string> engine_arguments;  // behind the run config's
-    std::chrono::seconds silence_limit{300};  // an engine that says nothing so long inside a request has hung; 0: none
+    std::chrono::milliseconds silence_limit{
+        300'000};                               // an engine that is silent so long inside a request hangs; 0: none
     std::chrono::seconds switch_patience{120};  // for the requests that run
     std::chrono::seconds idle_unload{0};        // without requests; 0: never
 };

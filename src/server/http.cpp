@@ -1,6 +1,7 @@
 #include "server/http.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace strata::server {
 
@@ -9,6 +10,12 @@ std::string lower(std::string_view text) {
     for (char& c : out)
         if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
     return out;
+}
+
+std::string seconds_text(std::chrono::milliseconds time) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g s", std::chrono::duration<double>(time).count());
+    return text;
 }
 
 std::string_view HttpRequest::path() const {

@@ -1,6 +1,7 @@
 // HTTP as the server's rooms see it: a request, and the exchange that answers it. transport.h moves the bytes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -48,7 +49,7 @@ class Exchange {
     virtual void respond(HttpResponse response) = 0;
     virtual void start_stream(std::string content_type, Headers headers) = 0;
     /// Sends a piece at once. Waits while much is unsent, so a slow reader slows its own answer and nothing else.
-    virtual void write(std::string piece) = 0;
+    virtual void write(std::string_view piece) = 0;
     virtual void end_stream() = 0;
 
     /// The client has closed its end or cannot be reached.
@@ -61,6 +62,8 @@ class Exchange {
 };
 
 std::string_view status_text(int status);
+/// "90 s", "0.5 s".
+std::string seconds_text(std::chrono::milliseconds time);
 /// ASCII lower case.
 std::string lower(std::string_view text);
 

@@ -1,8 +1,5 @@
 #include "server/metrics.h"
 
-#include <fstream>
-#include <unistd.h>
-
 namespace strata::server {
 namespace {
 
@@ -92,11 +89,13 @@ void Metrics::answered(const RequestRecord& record) {
 void Metrics::first_token(double seconds) {
     const std::lock_guard lock(mutex_);
     first_token_.add(seconds);
+    ++deliveries_;
 }
 
 void Metrics::between_tokens(double seconds) {
     const std::lock_guard lock(mutex_);
     between_.add(seconds);
+    ++deliveries_;
 }
 
 void Metrics::engine_started() {
@@ -107,6 +106,21 @@ void Metrics::engine_started() {
 void Metrics::engine_failed() {
     const std::lock_guard lock(mutex_);
     ++failures_;
+}
+
+void Metrics::sample_hardware(int engine_pid) {
+    const std::lock_guard lock(mutex_);
+    hardware_.sample(engine_pid, deliveries_);
+}
+
+Json Metrics::last_request() const {
+    const std::lock_guard lock(mutex_);
+    return last_.empty() ? Json() : record_json(last_.front());
+}
+
+Json Metrics::hardware() const {
+    const std::lock_guard lock(mutex_);
+    return HardwareHistory::json(hardware_.now());
 }
 
 std::string Metrics::prometheus(const Gauges& g) const {
@@ -142,8 +156,19 @@ std::string Metrics::prometheus(const Gauges& g) const {
     page.one("vram_free_bytes", "gauge", "Of it, free.", fact(g, "vram_free_mib") * (1 << 20));
     page.one("expert_slots", "gauge", "Experts that the card's memory holds.", fact(g, "expert_slots"));
     page.one("experts", "gauge", "Experts of the model.", fact(g, "experts_total"));
-    page.one("resident_bytes", "gauge", "RAM of the server and its engine, mapped files included.",
-             number(g.resident_bytes));
+    page.one("expert_hit_rate", "gauge", "Share of the routed experts found in the card's memory, since the start.",
+             ratio(hits_, lookups_));
+    page.one("prompt_cache_rate", "gauge", "Share of the prompts' tokens that were reused, since the start.",
+             ratio(totals_.cached_tokens, totals_.prompt_tokens));
+    const HardwareSample machine = hardware_.now();
+    page.one("tokens_per_second", "gauge", "Tokens written a second, over the last seconds.",
+             machine.tokens_per_second);
+    page.one("cpu_load", "gauge", "Share of the processors' time in use, over the last seconds.", machine.cpu_load);
+    page.one("ram_total_bytes", "gauge", "RAM of the machine.", number(machine.ram_total));
+    page.one("ram_available_bytes", "gauge", "Of it, free for programs.", number(machine.ram_available));
+    page.one("server_resident_bytes", "gauge", "RAM of the server.", number(machine.server_resident));
+    page.one("engine_resident_bytes", "gauge", "RAM of its engine, mapped files included.",
+             number(machine.engine_resident));
     return page.take();
 }
 
@@ -162,6 +187,9 @@ Json Metrics::json(const Gauges& g, bool all_requests) const {
     const auto average = [](const auto& h) {
         return h.count > 0 ? Json(h.sum / static_cast<double>(h.count)) : Json();
     };
+    Json machine = HardwareHistory::json(hardware_.now());
+    machine["minute"] = hardware_.minute();
+    machine["connections"] = g.connections;
     return {{"engine", std::move(engine)},
             {"live", g.live},
             {"requests", std::move(requests)},
@@ -182,15 +210,7 @@ Json Metrics::json(const Gauges& g, bool all_requests) const {
               {"codes", std::move(codes)}}},
             {"queue", {{"running", g.running}, {"waiting", g.waiting}, {"slots", g.slots}}},
             {"model", {{"id", g.model}, {"loaded", g.loaded}}},
-            {"hardware", {{"resident_bytes", g.resident_bytes}, {"connections", g.connections}}}};
-}
-
-uint64_t resident_bytes(int pid) {
-    if (pid <= 0) return 0;
-    std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
-    uint64_t pages = 0, resident = 0;
-    if (!(file >> pages >> resident)) return 0;
-    return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+            {"hardware", std::move(machine)}};
 }
 
 }  // namespace strata::server

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "server/answer_writer.h"
+#include "server/hardware.h"
 #include "text/json.h"
 
 namespace strata::server {
@@ -49,7 +50,6 @@ struct Gauges {
     bool loaded = false;
     std::string model;
     std::map<std::string, std::string, std::less<>> engine;  // INFO facts
-    uint64_t resident_bytes = 0;                             // this process and its engine
     Json live = Json::array();
 };
 
@@ -61,9 +61,13 @@ class Metrics {
     void between_tokens(double seconds);
     void engine_started();
     void engine_failed();
+    /// Looks at the machine; every HardwareHistory::kInterval. `engine_pid` 0: there is none.
+    void sample_hardware(int engine_pid);
 
     std::string prometheus(const Gauges& gauges) const;
     Json json(const Gauges& gauges, bool all_requests) const;
+    Json last_request() const;  // null before the first
+    Json hardware() const;
 
   private:
     mutable std::mutex mutex_;
@@ -71,13 +75,12 @@ class Metrics {
     Totals totals_;
     int64_t hits_ = 0, lookups_ = 0;
     uint64_t answers_ = 0, starts_ = 0, failures_ = 0;
+    uint64_t deliveries_ = 0;  // tokens as they came, also of answers that still run
+    HardwareHistory hardware_;
     Histogram<12> first_token_{{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120}};
     Histogram<12> between_{{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5}};
     std::deque<RequestRecord> last_;
     const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };
-
-/// Resident bytes of a process; 0 where it cannot be told.
-uint64_t resident_bytes(int pid);
 
 }  // namespace strata::server

@@ -6,8 +6,6 @@
 namespace strata::server {
 namespace {
 
-constexpr int kMostRepeats = 256;  // the same token in a row: the model is stuck
-
 AnswerParser parser_for(const ModelText& text, const AnswerRequest& request, AnswerOptions options) {
     if (!request.raw.empty()) {
         options = {};
@@ -63,7 +61,9 @@ bool ReplyReader::take(const protocol::Token& token, std::vector<AnswerEvent>& e
     pass(raw, events);
     if (std::ranges::any_of(events, [](const auto& e) { return e.type == AnswerEvent::Type::content; }))
         logprobs = std::exchange(waiting_, {});
-    if (repeats_ >= kMostRepeats) stopped_ = too_many_ = true;
+    // The same token again and again: the model is stuck.
+    const int64_t most = text_.entry().config.repeat_stop_tokens;
+    if (most > 0 && repeats_ >= most) stopped_ = too_many_ = true;
     if (parser_.wants_stop()) stopped_ = true;
     return !stopped_;
 }

@@ -40,13 +40,14 @@ bool is_local_origin(std::string_view origin) {
            is_loopback_name(host_of_origin(origin));
 }
 
-bool is_allowed_origin(const ServerOptions& options, std::string_view origin) {
+bool is_allowed_origin(const ServerOptions& options, std::string_view origin, const Route* route) {
     if (is_local_origin(origin)) return true;
+    if (route && route->control) return false;
     return std::ranges::any_of(options.cors,
                                [&](const std::string& allowed) { return allowed == "*" || allowed == origin; });
 }
 
-bool has_key(const ServerOptions& options, const HttpRequest& request) {
+bool has_key(const ServerOptions& options, const HttpRequest& request, const Route& route) {
     if (options.api_key.empty()) return true;
     std::string_view given = request.header("authorization");
     const std::string scheme = lower(given.substr(0, 7));
@@ -54,7 +55,8 @@ bool has_key(const ServerOptions& options, const HttpRequest& request) {
         given.remove_prefix(7);
     else
         given = request.header("x-api-key");
-    return same_secret(given, options.api_key);
+    return same_secret(given, options.api_key) ||
+           (route.watch && !options.metrics_key.empty() && same_secret(given, options.metrics_key));
 }
 
 std::string request_id_of(const HttpRequest& request) {
@@ -114,7 +116,7 @@ Api<void> check_asker(const ServerOptions& options, const HttpRequest& request, 
     if (options.api_key.empty() && request.has_header("host") && !is_known_host(request.header("host"), names))
         return forbidden("this server does not answer under the name in the Host header; --allow-host NAME lets it");
     if (route.open) return {};
-    if (!has_key(options, request)) {
+    if (!has_key(options, request, route)) {
         ApiError error;
         error.status = 401;
         error.type = "authentication_error";
@@ -124,30 +126,37 @@ Api<void> check_asker(const ServerOptions& options, const HttpRequest& request, 
                             : "an API key is needed: Authorization: Bearer KEY or x-api-key: KEY";
         return error;
     }
-    // Without a key a web page must not use the server behind its reader's back.
+    // Without a key a web page must not use the server behind its reader's back; what changes the server for everybody
+    // is for its own page alone.
     const std::string_view origin = request.header("origin");
+    if (origin.empty() || request.method != "POST" || !(options.api_key.empty() || route.control)) return {};
     const bool own = request.has_header("host") && host_of_origin(origin) == without_port(request.header("host"));
-    if (options.api_key.empty() && request.method == "POST" && !origin.empty() && !own &&
-        !is_allowed_origin(options, origin) && !origin.starts_with("chrome-extension://") &&
-        !origin.starts_with("moz-extension://"))
-        return forbidden("requests from pages of " + std::string(origin.substr(0, 200)) +
-                         " are not answered; --cors ORIGIN allows them");
+    const bool extension = origin.starts_with("chrome-extension://") || origin.starts_with("moz-extension://");
+    if (!own && !is_allowed_origin(options, origin, &route) && (route.control || !extension))
+        return forbidden("requests from pages of " + std::string(origin.substr(0, 200)) + " are not answered here" +
+                         (route.control ? "" : "; --cors ORIGIN allows them"));
+    if (route.control && !lower(request.header("content-type")).starts_with("application/json")) {
+        ApiError error;
+        error.status = 415;
+        error.message = "a page must send this as application/json";
+        return error;
+    }
     return {};
 }
 
-void add_cors(const ServerOptions& options, Exchange& exchange) {
+void add_cors(const ServerOptions& options, Exchange& exchange, const Route* route) {
     const HttpRequest& request = exchange.request();
     const std::string_view origin = request.header("origin");
-    if (origin.empty() || !is_allowed_origin(options, origin)) return;
+    if (origin.empty() || !is_allowed_origin(options, origin, route)) return;
     exchange.add_header("Access-Control-Allow-Origin", std::string(origin));
     exchange.add_header("Vary", "Origin");
     exchange.add_header("Access-Control-Expose-Headers", "x-request-id, request-id, retry-after");
 }
 
-void preflight(const ServerOptions& options, Exchange& exchange) {
+void preflight(const ServerOptions& options, Exchange& exchange, const Route* route) {
     HttpResponse response{.status = 204, .content_type = ""};
     const HttpRequest& request = exchange.request();
-    if (is_allowed_origin(options, request.header("origin"))) {
+    if (is_allowed_origin(options, request.header("origin"), route)) {
         response.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
         const std::string_view asked = request.header("access-control-request-headers");
         response.headers.emplace_back("Access-Control-Allow-Headers",
@@ -192,13 +201,15 @@ void handle_request(Services& services, const std::shared_ptr<Exchange>& exchang
     const Wire wire = wire_of(path);
     exchange->add_header("x-request-id", id);
     if (wire == Wire::anthropic) exchange->add_header("request-id", id);
-    add_cors(services.options, *exchange);
-    const Match match = find_route(request.method, path);
+    const bool asks_before = request.method == "OPTIONS";
+    const Match match =
+        find_route(asks_before ? request.header("access-control-request-method") : request.method, path);
+    add_cors(services.options, *exchange, match.route);
     const auto refuse = [&](const ApiError& error) { exchange->respond(error_response(error, wire, id)); };
     const auto began = std::chrono::steady_clock::now();
     try {
-        if (request.method == "OPTIONS") {
-            preflight(services.options, *exchange);
+        if (asks_before) {
+            preflight(services.options, *exchange, match.route);
         } else if (!match.route) {
             Route nobody{"", "", nullptr};
             nobody.open = true;

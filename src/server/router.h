@@ -23,6 +23,8 @@ struct Route {
     void (*handle)(const RouteCall&);
     bool versions = false;  // answered with and without /v1
     bool open = false;      // needs no key
+    bool watch = false;     // the key of monitors is enough
+    bool control = false;   // changes the server for everybody: never for pages of other machines, whatever --cors says
 };
 
 /// All routes (routes.cpp).

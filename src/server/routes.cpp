@@ -1,7 +1,4 @@
 // The table of routes, and the handlers that are a few lines each.
-#include <algorithm>
-#include <unistd.h>
-
 #include "server/answering.h"
 #include "server/anthropic.h"
 #include "server/openai_chat.h"
@@ -10,6 +7,7 @@
 #include "server/registry_routes.h"
 #include "server/responses.h"
 #include "server/router.h"
+#include "server/state_routes.h"
 #include "server/text_routes.h"
 
 namespace strata::server {
@@ -66,7 +64,9 @@ void no_response(const RouteCall& call) {
 }
 
 AnthropicOptions anthropic_options(const Services& s) {
-    return {.short_requests_think = s.options.short_requests_think};
+    const Serving now = s.host.serving();
+    return {.short_requests_think = s.options.short_requests_think,
+            .only_on_request = now.text && now.text->entry().config.thinks_on_request};
 }
 
 void messages(const RouteCall& call) {
@@ -97,71 +97,6 @@ void not_offered(const RouteCall& call) {
                   Wire::openai);
 }
 
-Gauges gauges(const Services& s) {
-    Gauges g;
-    g.running = s.queue.running();
-    g.waiting = s.queue.waiting();
-    g.slots = s.queue.slots();
-    g.connections = s.connections();
-    const Serving now = s.host.serving();
-    g.loaded = now.engine != nullptr;
-    if (now.text) g.model = now.text->entry().id;
-    g.resident_bytes = resident_bytes(getpid());
-    if (now.engine) {
-        g.engine = now.engine->facts();
-        g.resident_bytes += resident_bytes(now.engine->pid());
-    }
-    g.live = s.activities.json();
-    return g;
-}
-
-void metrics(const RouteCall& call) {
-    const HttpRequest& request = call.exchange.request();
-    const Gauges now = gauges(call.services);
-    const bool json = request.query("format") == "json" ||
-                      (request.query("format").empty() &&
-                       request.header("accept").find("application/json") != std::string_view::npos);
-    if (json) return respond_json(call, call.services.metrics.json(now, request.query("requests") == "all"));
-    call.exchange.respond(
-        {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = call.services.metrics.prometheus(now)});
-}
-
-void health(const RouteCall& call) {
-    Services& s = call.services;
-    const EngineHost::State state = s.host.state();
-    const Serving now = s.host.serving();
-    const bool loading = state == EngineHost::State::loading;
-    const Json body = {{"status", loading ? "loading" : "ok"},
-                       {"loaded", now.engine != nullptr},
-                       {"model", now.text ? Json(now.text->entry().id) : Json()},
-                       {"max_context", s.host.context()},
-                       {"images", false},
-                       {"api_key", !s.options.api_key.empty()},
-                       {"version", POLYSTRATA_VERSION}};
-    respond_json(call, body, loading ? 503 : 200);
-}
-
-/// For balancers: whether a request sent now would be answered soon.
-void ready(const RouteCall& call) {
-    Services& s = call.services;
-    const bool fine = s.host.state() == EngineHost::State::ready && !s.closing && s.queue.waiting() < s.queue.limit();
-    respond_json(call, {{"ready", fine}, {"state", to_string(s.host.state())}, {"waiting", s.queue.waiting()}},
-                 fine ? 200 : 503);
-}
-
-void status(const RouteCall& call) {
-    Services& s = call.services;
-    const Json live = s.activities.json();
-    Json body = {{"busy", s.queue.running() > 0}, {"queued", s.queue.waiting()}, {"requests", live}};
-    if (!live.empty())
-        for (const auto& [key, value] : live[0].items()) body[key] = value;
-    respond_json(call, body);
-}
-
-void version(const RouteCall& call) {
-    respond_json(call, {{"version", POLYSTRATA_VERSION}});
-}
-
 }  // namespace
 
 const std::vector<Route>& routes() {
@@ -179,11 +114,11 @@ const std::vector<Route>& routes() {
         {.method = "POST", .path = "/embeddings", .handle = not_offered, .versions = true},
         {.method = "GET", .path = "/api/models", .handle = registry_list},
         {.method = "GET", .path = "/api/models/current", .handle = registry_current},
-        {.method = "POST", .path = "/api/models/load", .handle = registry_load},
-        {.method = "POST", .path = "/api/models/unload", .handle = registry_unload},
-        {.method = "POST", .path = "/load", .handle = registry_load, .versions = true},
-        {.method = "POST", .path = "/unload", .handle = registry_unload, .versions = true},
-        {.method = "POST", .path = "/v1/vram", .handle = set_vram},
+        {.method = "POST", .path = "/api/models/load", .handle = registry_load, .control = true},
+        {.method = "POST", .path = "/api/models/unload", .handle = registry_unload, .control = true},
+        {.method = "POST", .path = "/load", .handle = registry_load, .versions = true, .control = true},
+        {.method = "POST", .path = "/unload", .handle = registry_unload, .versions = true, .control = true},
+        {.method = "POST", .path = "/v1/vram", .handle = set_vram, .control = true},
         {.method = "POST", .path = "/tokenize", .handle = tokenize},
         {.method = "POST", .path = "/detokenize", .handle = detokenize},
         {.method = "POST", .path = "/apply-template", .handle = apply_template},
@@ -193,8 +128,12 @@ const std::vector<Route>& routes() {
         {.method = "GET", .path = "/health", .handle = health, .versions = true, .open = true},
         {.method = "GET", .path = "/api/health", .handle = health, .open = true},
         {.method = "GET", .path = "/ready", .handle = ready, .open = true},
-        {.method = "GET", .path = "/status", .handle = status, .versions = true},
-        {.method = "GET", .path = "/metrics", .handle = metrics},
+        {.method = "GET", .path = "/status", .handle = status, .watch = true},
+        {.method = "GET", .path = "/v1/status", .handle = whole_status, .watch = true},
+        {.method = "GET", .path = "/slots", .handle = slots, .watch = true},
+        {.method = "GET", .path = "/metrics", .handle = metrics, .watch = true},
+        {.method = "GET", .path = "/settings", .handle = settings, .control = true},
+        {.method = "POST", .path = "/settings", .handle = change_settings, .control = true},
         {.method = "GET", .path = "/api/version", .handle = version},
     };
     return all;

@@ -10,8 +10,10 @@ namespace strata::server {
 using namespace std::chrono_literals;
 
 Server::Server(const ServerOptions& options, const HostOptions& host, Log& log)
-    : log_(log), queue_(options.queue), host_(host, queue_, metrics_, log), services_{options, queue_, host_, metrics_,
-                                                                                      log,     {},     {}} {}
+    : log_(log),
+      queue_(options.queue),
+      host_(host, queue_, metrics_, log),
+      services_{options, queue_, host_, metrics_, log} {}
 
 Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, const HostOptions& host, Log& log) {
     if (!is_loopback_name(options.host) && options.api_key.empty()) {

@@ -42,16 +42,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
     void wait_for_request();
     void close();
     void watch_for_close();
-    void flush();        // from any thread
-    void answer_over();  // the current exchange has all it will get
+    void send(std::string_view bytes);  // from any thread; waits while much is unsent
+    void flush();                       // from any thread
+    void answer_over();                 // the current exchange has all it will get
 
-    // The answer, shared with the handler.
+    // The answer, shared with the handler. Bytes go out from the handler's thread as long as the client takes them at
+    // once: no other thread has to wake for a token. What it does not take waits in unsent_ for the transport's thread.
     std::mutex mutex_;
     std::condition_variable drained_;
     std::string unsent_;
-    bool over_ = false;  // the answer is complete once unsent_ is sent
+    bool writing_ = false;  // the transport's thread sends
+    bool over_ = false;     // the answer is complete once unsent_ is sent
     bool keep_alive_ = true;
-    bool gone_ = false;
+    bool gone_ = false;  // from here on the socket is closed
 
     TransportImpl& transport_;
     std::string peer_;
@@ -66,13 +69,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
     void client_gone();
 
     tcp::socket socket_;
+    const int descriptor_;  // of socket_
     asio::steady_timer timer_;
     uint64_t armed_ = 0;
     beast::flat_buffer buffer_;
     std::optional<http::request_parser<http::string_body>> parser_;
     std::shared_ptr<class ExchangeImpl> exchange_;
     std::string sending_;
-    bool writing_ = false;
     bool closed_ = false;
     bool linger_ = false;  // close once everything is sent
 };
@@ -99,26 +102,25 @@ class ExchangeImpl : public Exchange {
         if (response.status != 204) out += "Content-Length: " + std::to_string(response.body.size()) + "\r\n";
         out += "\r\n";
         if (request_.method != "HEAD") out += response.body;
-        put(std::move(out));
+        put(out);
         end();
     }
 
     void start_stream(std::string content_type, Headers headers) override {
         std::string out = head(200, content_type, headers);
         out += old_ ? "\r\n" : "Transfer-Encoding: chunked\r\n\r\n";
-        streaming_ = true;
-        put(std::move(out));
+        put(out);
     }
 
-    void write(std::string piece) override {
+    void write(std::string_view piece) override {
         if (piece.empty()) return;
-        if (old_) return put(std::move(piece));
+        if (old_) return put(piece);
         char size[20];
         const int digits = std::snprintf(size, sizeof size, "%zx\r\n", piece.size());
         std::string out;
         out.reserve(static_cast<size_t>(digits) + piece.size() + 2);
         out.append(size, static_cast<size_t>(digits)).append(piece).append("\r\n");
-        put(std::move(out));
+        put(out);
     }
 
     void end_stream() override {
@@ -159,16 +161,8 @@ class ExchangeImpl : public Exchange {
         return out;
     }
 
-    void put(std::string bytes) {
-        if (finished_) return;
-        {
-            std::unique_lock lock(connection_->mutex_);
-            connection_->drained_.wait(lock,
-                                       [&] { return connection_->gone_ || connection_->unsent_.size() < kMostUnsent; });
-            if (connection_->gone_) return;
-            connection_->unsent_ += bytes;
-        }
-        connection_->flush();
+    void put(std::string_view bytes) {
+        if (!finished_) connection_->send(bytes);
     }
 
     void end() {
@@ -185,7 +179,6 @@ class ExchangeImpl : public Exchange {
     const HttpRequest request_;
     const bool keep_alive_;
     const bool old_;  // HTTP/1.0: no chunks, the connection's end is the answer's
-    bool streaming_ = false;
     std::atomic<bool> finished_{false};
     mutable std::mutex state_;
     Headers extra_;
@@ -288,7 +281,7 @@ class TransportImpl : public Transport {
 // ------------------------------------------------------------------------------------------------------------
 
 Connection::Connection(TransportImpl& transport, tcp::socket socket)
-    : transport_(transport), socket_(std::move(socket)), timer_(transport.io_) {
+    : transport_(transport), socket_(std::move(socket)), descriptor_(socket_.native_handle()), timer_(transport.io_) {
     error_code ignored;
     socket_.set_option(tcp::no_delay(true), ignored);
     const tcp::endpoint remote = socket_.remote_endpoint(ignored);
@@ -300,6 +293,11 @@ Connection::Connection(TransportImpl& transport, tcp::socket socket)
 void Connection::close() {
     if (closed_) return;
     closed_ = true;
+    {
+        const std::lock_guard lock(mutex_);
+        gone_ = true;
+        unsent_.clear();
+    }
     error_code ignored;
     timer_.cancel();
     socket_.shutdown(tcp::socket::shutdown_both, ignored);
@@ -310,11 +308,6 @@ void Connection::close() {
 }
 
 void Connection::client_gone() {
-    {
-        const std::lock_guard lock(mutex_);
-        gone_ = true;
-        unsent_.clear();
-    }
     drained_.notify_all();
     if (const auto exchange = exchange_) exchange->tell_gone();
     exchange_.reset();
@@ -358,13 +351,8 @@ void Connection::read_header() {
             return self->refuse(400, "this is no HTTP request: " + error.message());
         if (error) return self->close();
         if (const auto expect = self->parser_->get().find(http::field::expect);
-            expect != self->parser_->get().end() && beast::iequals(expect->value(), "100-continue")) {
-            {
-                const std::lock_guard lock(self->mutex_);
-                self->unsent_ += "HTTP/1.1 100 Continue\r\n\r\n";
-            }
-            self->flush();
-        }
+            expect != self->parser_->get().end() && beast::iequals(expect->value(), "100-continue"))
+            self->send("HTTP/1.1 100 Continue\r\n\r\n");
         self->read_body();
     });
 }
@@ -431,24 +419,43 @@ void Connection::flush() {
     asio::dispatch(transport_.io_, [self = shared_from_this()] { self->send_unsent(); });
 }
 
+void Connection::send(std::string_view bytes) {
+    std::unique_lock lock(mutex_);
+    drained_.wait(lock, [&] { return gone_ || unsent_.size() < kMostUnsent; });
+    if (gone_) return;
+    if (unsent_.empty() && !writing_) {
+        // An error is left to the transport's thread, which meets it too.
+        const ssize_t sent = ::send(descriptor_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent > 0) bytes.remove_prefix(static_cast<size_t>(sent));
+        if (bytes.empty()) return;
+    }
+    unsent_ += bytes;
+    lock.unlock();
+    flush();
+}
+
 void Connection::send_unsent() {
-    if (writing_ || closed_) return;
+    if (closed_) return;
     bool over;
     {
         const std::lock_guard lock(mutex_);
+        if (writing_) return;
         sending_.clear();
         std::swap(sending_, unsent_);
         over = over_;
+        writing_ = !sending_.empty();
     }
     drained_.notify_all();
     if (sending_.empty()) {
         if (over) answer_over();
         return;
     }
-    writing_ = true;
     arm(transport_.options_.slow_limit);
     asio::async_write(socket_, asio::buffer(sending_), [self = shared_from_this()](error_code error, size_t) {
-        self->writing_ = false;
+        {
+            const std::lock_guard lock(self->mutex_);
+            self->writing_ = false;
+        }
         if (error) return self->close();
         if (self->parser_)
             self->arm(self->transport_.options_.slow_limit);  // "100 Continue": the body is still to come

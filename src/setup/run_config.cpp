@@ -34,6 +34,40 @@ Result<void> take_texts(const fs::path& file, const Json& json, const char* key,
     return {};
 }
 
+Result<void> take_flag(const fs::path& file, const Json& json, const char* key, bool& out) {
+    const auto found = json.find(key);
+    if (found == json.end() || found->is_null()) return {};
+    if (!found->is_boolean()) return wrong(file, key, "true or false");
+    out = found->get<bool>();
+    return {};
+}
+
+Result<void> take_count(const fs::path& file, const Json& json, const char* key, std::optional<int64_t>& out) {
+    const auto found = json.find(key);
+    if (found == json.end() || found->is_null()) return {};
+    if (!found->is_number_integer() || *found < 0 || *found > 1'000'000'000)
+        return wrong(file, key, "a whole number from 0");
+    out = found->get<int64_t>();
+    return {};
+}
+
+Result<void> take_server_settings(const fs::path& file, const Json& json, RunConfig& config) {
+    STRATA_TRY(take_texts(file, json, "cors_origins", config.cors_origins));
+    STRATA_TRY(take_texts(file, json, "allowed_hosts", config.allowed_hosts));
+    STRATA_TRY(take_flag(file, json, "switch_on_request", config.switch_on_request));
+    STRATA_TRY(take_flag(file, json, "lazy_load", config.lazy_load));
+    STRATA_TRY(take_count(file, json, "idle_unload_s", config.idle_unload_s));
+    STRATA_TRY(take_count(file, json, "engine_silence_s", config.engine_silence_s));
+    std::optional<int64_t> repeats;
+    STRATA_TRY(take_count(file, json, "repeat_stop_tokens", repeats));
+    config.repeat_stop_tokens = repeats.value_or(config.repeat_stop_tokens);
+    std::string thinking;
+    STRATA_TRY(take_text(file, json, "anthropic_thinking", thinking));
+    if (!thinking.empty() && thinking != "on_request") return wrong(file, "anthropic_thinking", "\"on_request\"");
+    config.thinks_on_request = !thinking.empty();
+    return {};
+}
+
 Result<void> take_environment(const fs::path& file, const Json& json, RunConfig& config) {
     const auto found = json.find("env");
     if (found == json.end() || found->is_null()) return {};
@@ -112,6 +146,7 @@ Result<RunConfig> read_run_config(const fs::path& path) {
     STRATA_TRY(take_texts(file, json, "args", config.arguments));
     STRATA_TRY(take_texts(file, json, "aliases", config.aliases));
     STRATA_TRY(take_environment(file, json, config));
+    STRATA_TRY(take_server_settings(file, json, config));
     if (const auto port = json.find("port"); port != json.end() && !port->is_null()) {
         if (!port->is_number_integer() || *port < 0 || *port > 65535)
             return wrong(file, "port", "a number from 0 to 65535");
@@ -143,8 +178,26 @@ Result<RunConfig> read_run_config(const fs::path& path) {
         if (config.name.starts_with("strata-")) config.name.erase(0, 7);
     }
 
-    constexpr std::array known = {"exe",     "args",    "cwd", "model_name", "display_name", "host",
-                                  "api_key", "aliases", "env", "port",       "sampling",     "vision"};
+    constexpr std::array known = {"exe",
+                                  "args",
+                                  "cwd",
+                                  "model_name",
+                                  "display_name",
+                                  "host",
+                                  "api_key",
+                                  "aliases",
+                                  "env",
+                                  "port",
+                                  "sampling",
+                                  "vision",
+                                  "cors_origins",
+                                  "allowed_hosts",
+                                  "switch_on_request",
+                                  "lazy_load",
+                                  "idle_unload_s",
+                                  "engine_silence_s",
+                                  "repeat_stop_tokens",
+                                  "anthropic_thinking"};
     for (const auto& [name, value] : json.items())
         if (std::ranges::find(known, name) == known.end()) config.unknown_keys.push_back(name);
     return config;

@@ -31,6 +31,13 @@ struct RunConfig {
     std::string api_key;
     std::vector<std::pair<std::string, std::string>> environment;
     bool vision = false;  // a picture encoder is configured
+
+    // Of the server (docs/server.md); what is absent there is the flags' default.
+    std::vector<std::string> cors_origins, allowed_hosts;
+    bool switch_on_request = false, lazy_load = false;
+    std::optional<int64_t> idle_unload_s, engine_silence_s;
+    int64_t repeat_stop_tokens = 256;  // the same token so often in a row ends an answer; 0: never
+    bool thinks_on_request = false;    // "anthropic_thinking": "on_request"
     std::vector<std::string> unknown_keys;
 
     /// The values of --model and --draft-model among the arguments; empty without one.

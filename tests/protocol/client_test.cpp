@@ -54,6 +54,20 @@ TEST_F(Client, StartsAndReadsWhatTheEngineSaysOfItself) {
     EXPECT_EQ((*engine)->quit(), 0);
 }
 
+TEST_F(Client, SilenceCountsOnlyWhileARequestRuns) {
+    auto engine = start("READY 4096 stop\non GEN\nT 5\n@wait STOP\nDONE 1 3 1 1 cancel 0 0 0 0 0\n");
+    ASSERT_TRUE(engine) << engine.error().message;
+    EXPECT_EQ((*engine)->silence().count(), 0);
+    const auto generation = (*engine)->submit(prompt({1, 2, 3}));
+    ASSERT_TRUE(generation->next());
+    while ((*engine)->silence().count() < 2) {
+    }
+    generation->stop();
+    while (!std::holds_alternative<Done>(*generation->next())) {
+    }
+    EXPECT_EQ((*engine)->silence().count(), 0);
+}
+
 TEST_F(Client, StreamsARequestInOrder) {
     auto engine = start(
         "READY 4096 stop\non GEN\nPP 1 3\nPP 3 3\nREUSED 1\nT 5\nT 6 p=0.5 top=6:0.5,7:0.25\nDONE 2 3 1.5 2.5 length 0 "

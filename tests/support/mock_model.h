@@ -31,6 +31,7 @@ class MockModel {
         all.insert(all.end(), more.begin(), more.end());
         return all;
     }
+    std::filesystem::path folder() const { return folder_.path(); }
     std::string file(const std::string& name) const { return folder_.path() / name; }
     void write(const std::string& name, std::string_view text) const { folder_.file(name, text); }
     /// The lines that the engine was sent.
