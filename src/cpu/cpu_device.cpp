@@ -53,19 +53,25 @@ std::string fault_of(const Call& call) {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuDevice>> CpuDevice::create(const CpuOptions& options) {
+Result<CpuDevice::Setup> CpuDevice::setup(const CpuOptions& options) {
     const Simd simd = options.simd.value_or(best_simd());
     if (simd > best_simd())
         return usage_error("this processor has no " + std::string(name_of(simd)) + "; the best it has is " +
                            std::string(name_of(best_simd())));
-    return std::unique_ptr<CpuDevice>(new CpuDevice(thread_count(options.threads), simd));
+    return Setup{thread_count(options.threads), simd};
 }
 
-CpuDevice::CpuDevice(int threads, Simd simd) : pool_(threads), kernels_(op_kernels(simd)), products_(pool_, simd) {
+Result<std::unique_ptr<CpuDevice>> CpuDevice::create(const CpuOptions& options) {
+    STRATA_TRY_ASSIGN(const Setup made, setup(options));
+    return std::unique_ptr<CpuDevice>(new CpuDevice(made));
+}
+
+CpuDevice::CpuDevice(const Setup& setup)
+    : pool_(setup.threads), kernels_(op_kernels(setup.simd)), products_(pool_, setup.simd) {
     facts_.name = "cpu";
-    facts_.threads = threads;
-    facts_.description = processor_name() + ", " + std::to_string(threads) +
-                         (threads == 1 ? " thread, " : " threads, ") + std::string(name_of(simd));
+    facts_.threads = setup.threads;
+    facts_.description = processor_name() + ", " + std::to_string(setup.threads) +
+                         (setup.threads == 1 ? " thread, " : " threads, ") + std::string(name_of(setup.simd));
 }
 
 std::string CpuDevice::stay_near(std::span<const std::span<const std::byte>> memory) {

@@ -18,7 +18,7 @@ struct CpuOptions {
     std::optional<cpu::Simd> simd;  // none: the best that the machine has
 };
 
-class CpuDevice final : public Device {
+class CpuDevice : public Device {
   public:
     /// Refused: an instruction set that this machine does not have.
     static Result<std::unique_ptr<CpuDevice>> create(const CpuOptions& options = {});
@@ -73,11 +73,19 @@ class CpuDevice final : public Device {
     void feed_forward(const SharedExpert& block, const Activations& x, Rows out, bool add) override;
     void read(Rows rows, float* host) override;
 
-  private:
-    CpuDevice(int threads, cpu::Simd simd);
-
-    cpu::OpContext context() { return {pool_, kernels_, workspace_}; }
+  protected:
+    struct Setup {
+        int threads;
+        cpu::Simd simd;
+    };
+    static Result<Setup> setup(const CpuOptions& options);
+    explicit CpuDevice(const Setup& setup);
     void fail(std::string message);
+    cpu::Products& products() { return products_; }
+    DeviceFacts facts_;
+
+  private:
+    cpu::OpContext context() { return {pool_, kernels_, workspace_}; }
     /// conv as [taps, channels]; made at first use, kept as long as the device.
     const float* by_tap(const float* conv, int channels, int taps);
 
@@ -85,7 +93,6 @@ class CpuDevice final : public Device {
     const cpu::OpKernels& kernels_;
     cpu::Workspace workspace_;
     cpu::Products products_;
-    DeviceFacts facts_;
     Result<void> status_;
     std::vector<std::vector<float>> vectors_;                     // converted weights
     std::unordered_map<const std::byte*, uint64_t> allocations_;  // size of each

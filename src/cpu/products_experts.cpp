@@ -32,6 +32,8 @@ struct Products::ExpertCall {
     Rows out;
     bool add;
 
+    const ExpertOutputs* outputs = nullptr;  // where vectors go; null: they are added up
+
     int rows = 0;
     int slots = 0;          // pairs of row and expert, then the shared expert's rows
     Unit* units = nullptr;  // with at least one row; the shared expert first
@@ -39,6 +41,7 @@ struct Products::ExpertCall {
     int shared_first = -1;       // slot of row 0's shared expert
     int32_t* slot_of = nullptr;  // [rows, used]
     int32_t* row_of = nullptr;   // [pairs], by slot
+    int32_t* pair_of = nullptr;  // [pairs], by slot
 
     decltype(OpKernels::quantise) quantise = nullptr;
     TileScratch* scratch = nullptr;  // [threads]
@@ -48,6 +51,8 @@ struct Products::ExpertCall {
     // `after`: the tile that this thread multiplies after the range, or null.
     void make_hidden(const ProductKernels& kernels, const TileRange& range, const Tile* after, int thread) const;
     void add_experts(const ProductKernels& kernels, const TileRange& range, const Tile* after, int thread) const;
+    void add_up(const ProductKernels& kernels, const float* y, int tile) const;
+    void hand_out(const float* y, int tile) const;
 };
 
 namespace {
@@ -71,6 +76,29 @@ void store_hidden(QuantiseFunction quantise, const Columns& h, int c, int block,
         std::memcpy(h.codes + at + ((block * 8 + quad) * n + place) * 4, codes + 4 * quad, 4);
     h.scales[at / 32 + block * n + place] = scale;
     std::memcpy(h.half_sums + at / 16 + (block * n + place) * 2, half_sums, sizeof half_sums);
+}
+
+/// The matrices of one expert alone.
+struct SlotMatrices {
+    Matrix gate, up, down;
+};
+
+SlotMatrices matrices_in_slot(const ExpertSet& set, int expert, const std::byte* slot) {
+    const ExpertSlotForm form(set);
+    SlotMatrices m{set.gate, set.up, set.down};
+    const uint64_t at[3] = {0, form.up, form.down};
+    int i = 0;
+    for (Matrix* matrix : {&m.gate, &m.up, &m.down}) {
+        matrix->data = slot + at[i++];
+        matrix->count = 1;
+        if (matrix->scales) matrix->scales += expert;
+    }
+    return m;
+}
+
+float shared_weight(const SharedExpert& shared, int row) {
+    const Rows& logit = shared.weight_logit;
+    return logit ? sigmoid(logit.data[row * logit.stride]) : 1.0f;
 }
 
 }  // namespace
@@ -108,33 +136,114 @@ void Products::ExpertCall::add_experts(const ProductKernels& kernels, const Tile
             const bool last = wraps && t + 1 == range.first + range.count;
             multiply_tile(kernels, tile, unit.h, last ? after : &next, scratch[thread], y + unit.first * kTileRows);
         }
-        const int width = std::min(kTileRows, out.width - t * kTileRows);
-        for (int row = 0; row < rows; ++row) {
-            alignas(64) float sum[kTileRows] = {};
-            for (int rank = 0; rank < routing.used; ++rank) {
-                const int pair = row * routing.used + rank;
-                kernels.add_weighted(routing.weights[pair], y + slot_of[pair] * kTileRows, sum);
-            }
-            if (shared_first >= 0) {
-                const Rows& logit = shared.weight_logit;
-                const float weight = logit ? sigmoid(logit.data[row * logit.stride]) : 1.0f;
-                kernels.add_weighted(weight, y + (shared_first + row) * kTileRows, sum);
-            }
-            float* to = out.data + row * out.stride + t * kTileRows;
-            for (int i = 0; i < width; ++i) to[i] = add ? to[i] + sum[i] : sum[i];
+        if (outputs)
+            hand_out(y, t);
+        else
+            add_up(kernels, y, t);
+    }
+}
+
+/// A tile of every row's sum. y: [slots][32].
+void Products::ExpertCall::add_up(const ProductKernels& kernels, const float* y, int tile) const {
+    const int width = std::min(kTileRows, out.width - tile * kTileRows);
+    for (int row = 0; row < rows; ++row) {
+        alignas(64) float sum[kTileRows] = {};
+        for (int rank = 0; rank < routing.used; ++rank) {
+            const int pair = row * routing.used + rank;
+            kernels.add_weighted(routing.weights[pair], y + slot_of[pair] * kTileRows, sum);
         }
+        if (shared_first >= 0)
+            kernels.add_weighted(shared_weight(shared, row), y + (shared_first + row) * kTileRows, sum);
+        float* to = out.data + row * out.stride + tile * kTileRows;
+        for (int i = 0; i < width; ++i) to[i] = add ? to[i] + sum[i] : sum[i];
+    }
+}
+
+/// A tile of every vector.
+void Products::ExpertCall::hand_out(const float* y, int tile) const {
+    const int width = std::min(kTileRows, out.width - tile * kTileRows);
+    const int pairs = shared_first >= 0 ? shared_first : slots;
+    for (int slot = 0; slot < slots; ++slot) {
+        float* vector = slot < pairs ? outputs->y + static_cast<int64_t>(outputs->vector_of[pair_of[slot]]) * out.width
+                                     : outputs->shared_y + static_cast<int64_t>(slot - pairs) * out.width;
+        std::copy_n(y + slot * kTileRows, width, vector + tile * kTileRows);
     }
 }
 
 void Products::experts(const ExpertSet& set, const Activations& x, const Routing& routing, const SharedExpert& shared,
                        Rows out, bool add) {
+    run_experts(set, x, routing, shared, nullptr, out, add);
+}
+
+void Products::expert_outputs(const ExpertSet& set, const Activations& x, const Routing& routing,
+                              const ExpertOutputs& outputs) {
+    const SharedExpert& shared = outputs.shared ? *outputs.shared : SharedExpert{};
+    run_experts(set, x, routing, shared, &outputs, {nullptr, routing.rows, set.down.rows, set.down.rows}, false);
+}
+
+void Products::sum_experts(const ExpertVectors& vectors, const Routing& routing, const SharedExpert& shared, Rows out,
+                           bool add) {
+    const auto tiles = static_cast<int>(ceil_div(out.width, kTileRows));
+    pool_.run(out.rows, [&](int row, int) {
+        for (int t = 0; t < tiles; ++t) {
+            const int width = std::min(kTileRows, out.width - t * kTileRows);
+            alignas(64) float sum[kTileRows] = {}, y[kTileRows] = {};
+            const auto add_vector = [&](float weight, const float* vector) {
+                std::copy_n(vector + t * kTileRows, width, y);
+                kernels_.add_weighted(weight, y, sum);
+            };
+            for (int rank = 0; rank < routing.used; ++rank) {
+                const int pair = row * routing.used + rank;
+                if (vectors.of_pair[pair]) add_vector(routing.weights[pair], vectors.of_pair[pair]);
+            }
+            if (vectors.shared_y)
+                add_vector(shared_weight(shared, row), vectors.shared_y + static_cast<int64_t>(row) * out.width);
+            float* to = out.data + row * out.stride + t * kTileRows;
+            for (int i = 0; i < width; ++i) to[i] = add ? to[i] + sum[i] : sum[i];
+        }
+    });
+}
+
+ExpertSlotForm::ExpertSlotForm(const ExpertSet& set) {
+    const auto bytes_of = [](const Matrix& m) {
+        return row_bytes(m.type, static_cast<uint64_t>(m.cols)) * static_cast<uint64_t>(m.rows);
+    };
+    const auto aligned = [](uint64_t n) { return (n + 63) & ~uint64_t{63}; };
+    gate_bytes = bytes_of(set.gate);
+    up_bytes = bytes_of(set.up);
+    down_bytes = bytes_of(set.down);
+    up = aligned(gate_bytes);
+    down = aligned(up + up_bytes);
+    bytes = aligned(down + down_bytes);
+}
+
+void ExpertSlotForm::fill(const ExpertSet& set, int expert, std::byte* slot) const {
+    std::memcpy(slot, set.gate.data + set.gate.stride * expert, gate_bytes);
+    std::memcpy(slot + up, set.up.data + set.up.stride * expert, up_bytes);
+    std::memcpy(slot + down, set.down.data + set.down.stride * expert, down_bytes);
+}
+
+/// outputs null: the sums go to `out`; else vectors go there, and of `out` only the shape counts.
+void Products::run_experts(const ExpertSet& set, const Activations& x, const Routing& routing,
+                           const SharedExpert& shared, const ExpertOutputs* outputs, Rows out, bool add) {
     ExpertCall call{x, routing, shared, out, add};
+    call.outputs = outputs;
     call.rows = out.rows;
     call.quantise = quantise_;
     if (call.rows == 0) return;
-    const int pairs = call.rows * routing.used;
+    const int all_pairs = call.rows * routing.used;
+    const auto takes = [&](int pair) {
+        return !outputs ||
+               (outputs->vector_of[pair] >= 0 && (!outputs->slots || outputs->slots[routing.experts[pair]] != nullptr));
+    };
+    int pairs = all_pairs;
+    if (outputs) {
+        pairs = 0;
+        for (int p = 0; p < all_pairs; ++p) pairs += takes(p) ? 1 : 0;
+    }
     const bool has_shared = static_cast<bool>(shared.gate);
     call.slots = pairs + (has_shared ? call.rows : 0);
+    if (call.slots == 0) return;
     const int experts = routing.used > 0 ? set.gate.count : 0;
     // A slot's h in whole blocks: float downs may have inputs that end inside of one.
     const auto inner = static_cast<int>(
@@ -145,6 +254,7 @@ void Products::experts(const ExpertSet& set, const Activations& x, const Routing
     // Which rows use which expert, and how many tiles that makes.
     int32_t* counts = nullptr;
     int32_t* next_slot = nullptr;
+    SlotMatrices* slot_matrices = nullptr;
     Columns packed_x{.width = width}, hidden{.width = inner};
     float* hidden_values = nullptr;
     TaskList first_stage, second_stage;
@@ -161,8 +271,10 @@ void Products::experts(const ExpertSet& set, const Activations& x, const Routing
         call.sums = take<float>(arena, threads * call.sums_per_thread);
         counts = take<int32_t>(arena, static_cast<uint64_t>(experts) + 1);
         next_slot = take<int32_t>(arena, static_cast<uint64_t>(experts) + 1);
-        call.slot_of = take<int32_t>(arena, static_cast<uint64_t>(pairs));
+        call.slot_of = take<int32_t>(arena, static_cast<uint64_t>(all_pairs));
         call.row_of = take<int32_t>(arena, static_cast<uint64_t>(pairs));
+        call.pair_of = take<int32_t>(arena, static_cast<uint64_t>(pairs));
+        if (outputs && outputs->slots) slot_matrices = take<SlotMatrices>(arena, max_units);
         call.units = take<ExpertCall::Unit>(arena, max_units);
         first_stage.ranges = take<TileRange>(arena, max_units * tiles_of(inner));
         second_stage.ranges = take<TileRange>(arena, tiles_of(out.width));
@@ -204,20 +316,30 @@ void Products::experts(const ExpertSet& set, const Activations& x, const Routing
         }
     };
     std::fill_n(counts, experts, 0);
-    for (int p = 0; p < pairs; ++p) ++counts[routing.experts[p]];
+    for (int p = 0; p < all_pairs; ++p)
+        if (takes(p)) ++counts[routing.experts[p]];
     for (int e = 0, start = 0; e < experts; start += counts[e++]) next_slot[e] = start;
-    for (int p = 0; p < pairs; ++p) {
+    for (int p = 0; p < all_pairs; ++p) {
+        if (!takes(p)) continue;
         const int slot = next_slot[routing.experts[p]]++;
         call.slot_of[p] = slot;
         call.row_of[slot] = p / routing.used;
+        call.pair_of[slot] = p;
     }
     if (has_shared) {
         call.shared_first = pairs;
         add_unit(shared.gate, shared.up, shared.down, shared.gate_function, 0, pairs, call.rows, nullptr);
     }
-    for (int e = 0, start = 0; e < experts; start += counts[e++])
-        if (counts[e] > 0)
+    for (int e = 0, start = 0; e < experts; start += counts[e++]) {
+        if (counts[e] == 0) continue;
+        if (!slot_matrices) {
             add_unit(set.gate, set.up, set.down, set.gate_function, e, start, counts[e], call.row_of + start);
+            continue;
+        }
+        SlotMatrices& m = slot_matrices[call.unit_count];
+        m = matrices_in_slot(set, e, outputs->slots[e]);
+        add_unit(m.gate, m.up, m.down, set.gate_function, 0, start, counts[e], call.row_of + start);
+    }
 
     // Tasks.
     const auto size = [](const Matrix& m) { return row_bytes(m.type, static_cast<uint64_t>(m.cols)) * kTileRows; };
@@ -268,7 +390,7 @@ void Products::experts(const ExpertSet& set, const Activations& x, const Routing
 }
 
 void Products::feed_forward(const SharedExpert& block, const Activations& x, Rows out, bool add) {
-    experts({}, x, {}, block, out, add);
+    run_experts({}, x, {}, block, nullptr, out, add);
 }
 
 }  // namespace strata::cpu

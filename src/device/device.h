@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "device/call.h"
+#include "device/expert_host.h"
 #include "device/state.h"
 #include "device/tensor.h"
 
@@ -109,6 +110,9 @@ struct ExpertSet {
     Matrix gate;  // [count][inner, width]
     Matrix up;    // [count][inner, width]
     Matrix down;  // [count][width, inner]
+    /// Above 0: the device has slots for some of them (ExpertSlots), of so many bytes, and the matrices are the file's
+    /// own in host memory.
+    uint64_t slot_bytes = 0;
 };
 
 /// An expert that every row uses, or a dense gated feed-forward block. Absent: gate.data null.
@@ -140,6 +144,10 @@ class Device {
     virtual Result<void> status() const { return {}; }
     /// Bytes that are taken of memory_total.
     virtual uint64_t memory_taken() const { return 0; }
+    /// Bytes that allocate could still give; 0 where memory is the host's.
+    virtual uint64_t memory_free() const { return 0; }
+    /// The slots of a card that holds some of the experts; null on every other device.
+    virtual ExpertSlots* expert_slots() { return nullptr; }
 
     // Weights. The file's mapping must outlive the device.
     virtual Result<Matrix> load_matrix(const WeightView& weights) = 0;

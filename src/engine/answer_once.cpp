@@ -29,10 +29,22 @@ double per_second(int count, double ms) {
     return ms > 0 ? count / ms * 1000 : 0;
 }
 
+/// What the expert cache did: totals, and hits and lookups of every layer.
+std::string experts_json(const ExpertCounters& c) {
+    std::string line = ",\"swaps\":" + number_text(c.swaps) + ",\"experts_staged\":" + number_text(c.staged) +
+                       ",\"expert_mib_copied\":" + number_text(c.copied_bytes >> 20) +
+                       ",\"cpu_experts\":" + number_text(c.cpu_experts) + ",\"cpu_expert_ms\":" + decimal(c.cpu_ms) +
+                       ",\"card_wait_ms\":" + decimal(c.card_ms) +
+                       ",\"uploads_failed\":" + number_text(c.failed_uploads) +
+                       ",\"experts_left_out\":" + number_text(c.left_out) + ",\"expert_layers\":[";
+    for (const ExpertCounters::Layer& layer : c.layers)
+        line += (line.back() == '[' ? "[" : ",[") + number_text(layer.hits) + "," + number_text(layer.lookups) + "]";
+    return line + "]";
+}
+
 class OnceAnswer : public Answer {
   public:
-    OnceAnswer(const PolyOptions& options, bool on_card, std::FILE* logits)
-        : options_(options), on_card_(on_card), logits_(logits) {}
+    OnceAnswer(const PolyOptions& options, std::FILE* logits) : options_(options), logits_(logits) {}
 
     void logits(int, std::span<const float> values) override {
         if (std::fwrite(values.data(), sizeof(float), values.size(), logits_) != values.size()) write_failed_ = true;
@@ -90,8 +102,8 @@ class OnceAnswer : public Answer {
             ",\"write_ms\":" + decimal(s.decode_ms) + ",\"read_tps\":" + decimal(per_second(read, s.prompt_ms)) +
             ",\"write_tps\":" + decimal(per_second(s.generated, s.decode_ms)) +
             ",\"guesses_offered\":" + number_text(s.offered) + ",\"guesses_right\":" + number_text(s.accepted) +
-            ",\"expert_uses\":" + number_text(s.expert_uses) +
-            ",\"expert_hits\":" + number_text(on_card_ ? s.expert_uses : 0);
+            ",\"expert_uses\":" + number_text(s.expert_uses) + ",\"expert_hits\":" + number_text(s.expert_hits);
+        if (!s.experts.layers.empty()) line += experts_json(s.experts);
         if (s.state_hash) line += ",\"state_hash\":\"" + hash_text(*s.state_hash) + "\"";
         line += ",\"stop\":\"" + std::string(stop) + "\",\"reused\":" + number_text(s.reused) +
                 ",\"read_calls\":" + number_text(s.read_calls) + ",\"windows\":" + number_text(s.windows) +
@@ -100,7 +112,6 @@ class OnceAnswer : public Answer {
     }
 
     const PolyOptions& options_;
-    const bool on_card_;  // every expert is found there
     std::FILE* logits_;
     bool write_failed_ = false;
     std::optional<AnswerSummary> summary_;
@@ -114,7 +125,7 @@ void print_ready(const OpenedEngine& opened) {
         "{\"event\":\"ready\",\"architecture\":" + json_text(facts.architecture) +
         ",\"layers\":" + number_text(facts.layers) + ",\"device\":" + json_text(device.name) +
         ",\"load_ms\":" + decimal(opened.load_ms) + ",\"experts_total\":" + number_text(opened.experts_total()) +
-        ",\"experts_cached\":" + number_text(opened.on_card() ? opened.experts_total() : 0) +
+        ",\"experts_cached\":" + number_text(opened.experts_cached()) +
         ",\"vocabulary\":" + number_text(facts.vocabulary) +
         ",\"max_context\":" + number_text(opened.engine->limits().max_context) +
         ",\"threads\":" + number_text(device.threads) + ",\"draft\":" + json_text(opened.draft_kind()) +
@@ -124,6 +135,9 @@ void print_ready(const OpenedEngine& opened) {
         line += ",\"card\":" + json_text(device.description) +
                 ",\"vram_total_mib\":" + number_text(device.memory_total >> 20) +
                 ",\"vram_taken_mib\":" + number_text(opened.device->memory_taken() >> 20);
+    if (opened.experts)
+        line += ",\"expert_slots\":" + number_text(opened.experts->slots()) +
+                ",\"expert_cache_mib\":" + number_text(opened.experts->bytes() >> 20);
     line += "}";
     std::puts(line.c_str());
     std::fflush(stdout);
@@ -148,13 +162,23 @@ int answer_once(OpenedEngine& opened, const PolyOptions& options, const CancelFl
             return complain(loaded.error());
 
     if (options.json) print_ready(opened);
-    OnceAnswer answer(options, opened.on_card(), logits);
+    OnceAnswer answer(options, logits);
     opened.engine->submit(std::move(*request), answer, interrupt, options.state_hash);
     const auto ran = opened.engine->run();
     if (logits && (std::fclose(logits) != 0 || answer.write_failed()))
         return complain(file_error(options.logits_out + ": cannot be written: " + std::strerror(errno), "write"));
     if (answer.error()) return complain(*answer.error());
     if (!ran) return complain(ran.error());
+    if (opened.experts) {
+        if (const auto saved = opened.experts->save_profile(); !saved && !options.quiet)
+            std::fprintf(stderr, "the expert profile is not kept: %s\n", saved.error().message.c_str());
+        if (options.explain)
+            std::fprintf(
+                stderr, "%s\n",
+                answer.summary()->experts.explain(answer.summary()->prompt_ms + answer.summary()->decode_ms).c_str());
+    }
+    for (const std::string& note : opened.engine->take_notes())
+        if (!options.quiet) std::fprintf(stderr, "%s\n", note.c_str());
     if (!options.save.empty())
         if (const auto saved = opened.engine->save_conversation(options.save, opened.model_id()); !saved)
             return complain(saved.error());

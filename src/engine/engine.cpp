@@ -46,6 +46,7 @@ struct Engine::Running {
     std::vector<RowKey> keys;  // of the sequence
     std::optional<PictureInput> pictures;
     AnswerSummary summary;
+    ExpertCounters experts_before;
     int shared = 0;        // rows in common with a remembered conversation
     int read_from = 0;     // rows that were reused
     size_t next_call = 0;  // of request.read_calls
@@ -71,11 +72,13 @@ struct Engine::Running {
     bool cancelled() const { return cancel && cancel->load(std::memory_order_relaxed); }
 };
 
-Engine::Engine(Model& model, Device& device, const EngineLimits& limits, std::vector<int32_t> end_ids)
+Engine::Engine(Model& model, Device& device, const EngineLimits& limits, std::vector<int32_t> end_ids,
+               ExpertStore* experts)
     : model_(model),
       device_(device),
       limits_(limits),
       end_ids_(std::move(end_ids)),
+      experts_(experts),
       policy_(std::make_unique<MeasuredGuess>()) {
     const auto n = static_cast<size_t>(limits.parallel);
     raw_logits_.resize(static_cast<size_t>(model.facts().vocabulary));
@@ -90,8 +93,9 @@ Engine::Engine(Model& model, Device& device, const EngineLimits& limits, std::ve
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::make(Model& model, Device& device, const EngineLimits& limits,
-                                             uint64_t scratch_bytes, std::vector<int32_t> end_ids) {
-    std::unique_ptr<Engine> engine(new Engine(model, device, limits, std::move(end_ids)));
+                                             uint64_t scratch_bytes, std::vector<int32_t> end_ids,
+                                             ExpertStore* experts) {
+    std::unique_ptr<Engine> engine(new Engine(model, device, limits, std::move(end_ids), experts));
     STRATA_TRY_ASSIGN(engine->runner_, ModelRunner::make(model, device, limits.runner(), scratch_bytes));
     const StoreLimits store{.slots = limits.parallel,
                             .max_rows = limits.max_context,
@@ -146,6 +150,7 @@ void Engine::submit(EngineRequest request, Answer& answer, CancelFlag cancel, bo
 }
 
 void Engine::admit() {
+    if (experts_ && running_.empty() && !waiting_.empty()) experts_->between_requests();
     while (!waiting_.empty() && running_.size() < static_cast<size_t>(limits_.parallel)) {
         running_.push_back(std::move(waiting_.front()));
         waiting_.erase(waiting_.begin());
@@ -170,6 +175,7 @@ Result<void> Engine::open(Running& r) {
         finish(r, AnswerSummary::Finish::cancel);
         return {};
     }
+    if (experts_) r.experts_before = experts_->counters();
     STRATA_TRY_ASSIGN(const ConversationStore::Opened opened,
                       store_->open(r.keys, static_cast<int>(r.sequence.size()) + kMaxWindow, request.cache));
     r.conversation = opened.conversation;
@@ -193,7 +199,9 @@ void Engine::finish(Running& r, AnswerSummary::Finish how) {
         r.summary.decode_ms = milliseconds_since(r.write_began);
     if (r.conversation && r.wants_hash && runner_->settle(*r.conversation).ok())
         r.summary.state_hash = hash_state(device_, r.conversation->state());
+    if (experts_) r.summary.experts = experts_->counters().since(r.experts_before);
     r.answer->done(r.summary);
+    if (experts_) experts_->answer_ended();
 }
 
 void Engine::fail(Running& r, const Error& error) {
@@ -320,6 +328,7 @@ Result<void> Engine::read_step(Running& r) {
         ModelRunner::EveryRow every_row;
         if (r.request.every_logits)
             every_row = [&](int row, std::span<const float> logits) { r.answer->logits(first + row, logits); };
+        experts_begin(rows, ExpertStore::Work::read);
         const auto ran = runner_->run([&](int layer) { return keep_reading(r, layer, rows); }, every_row);
         if (!ran) return ran.error();
         if (!*ran) {
@@ -432,6 +441,7 @@ Result<void> Engine::ask_draft() {
         runner_->rank_only(std::all_of(askers_.begin(), askers_.end(), [](Running* r) {
             return r->sampler->greedy_and_plain() && !r->request.constraint;
         }));
+        experts_begin(static_cast<int>(asked_tokens_.size()), ExpertStore::Work::draft);
         STRATA_TRY(runner_->guess(asked_conversations_, asked_tokens_, depth));
         heartbeat_.fetch_add(1, std::memory_order_relaxed);
         for (size_t i = 0; i < asked_conversations_.size(); ++i) {
@@ -477,6 +487,7 @@ Result<void> Engine::write_round() {
     const int rows = runner_->rows();
     runner_->rank_only(
         std::all_of(writers_.begin(), writers_.end(), [](Running* r) { return wants_only_likeliest(*r); }));
+    experts_begin(rows, ExpertStore::Work::write);
     const auto ran = runner_->run([&](int) {
         heartbeat_.fetch_add(1, std::memory_order_relaxed);
         return true;
@@ -526,6 +537,10 @@ void Engine::take_tokens(Running& r, int output) {
     const int64_t uses_a_row =
         static_cast<int64_t>(facts().expert_layers - facts().draft_expert_layers) * facts().experts_used;
     r.summary.expert_uses += uses_a_row * kept;
+    if (experts_)
+        for (int i = 0; i < kept; ++i) r.summary.expert_hits += experts_->row_hits(r.first_row + i);
+    else if (device_.facts().memory_total > 0)  // all of them are in the card's memory
+        r.summary.expert_hits = r.summary.expert_uses;
     ++r.summary.windows;
     r.summary.offered += guesses;
     r.summary.accepted += right;
@@ -581,6 +596,13 @@ bool Engine::take_token(Running& r, int output, bool guessed) {
     const std::vector<int32_t>& stops = request.stop_ids ? *request.stop_ids : end_ids_;
     if (std::find(stops.begin(), stops.end(), token.id) != stops.end()) r.summary.stop_id = token.id;
     return !r.summary.stop_id && !r.complete && r.summary.generated < request.max_new;
+}
+
+std::vector<std::string> Engine::take_notes() {
+    std::vector<std::string> notes = store_->take_notes();
+    if (experts_)
+        for (std::string& note : experts_->take_notes()) notes.push_back(std::move(note));
+    return notes;
 }
 
 // ---- files

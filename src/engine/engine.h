@@ -12,6 +12,7 @@
 
 #include "device/device.h"
 #include "engine/conversation_store.h"
+#include "engine/expert_store.h"
 #include "engine/model_runner.h"
 #include "engine/sampler.h"
 #include "engine/window_policy.h"
@@ -67,6 +68,8 @@ struct AnswerSummary {
     int windows = 0;  // rounds of writing
     int read_calls = 0;
     int64_t expert_uses = 0;  // while writing
+    int64_t expert_hits = 0;  // of them, those whose expert was in a card's memory
+    ExpertCounters experts;   // of the cache, while the request ran; without one empty
     uint64_t seed = 0;
     std::optional<uint64_t> state_hash;
 };
@@ -92,9 +95,10 @@ using CancelFlag = std::shared_ptr<std::atomic<bool>>;
 class Engine {
   public:
     /// `end_ids`: tokens that end an answer whose request names none. `scratch_bytes`: ModelRunner::measure of
-    /// limits.runner().
+    /// limits.runner(). `experts`: of a device with slots, outlives the engine.
     static Result<std::unique_ptr<Engine>> make(Model& model, Device& device, const EngineLimits& limits,
-                                                uint64_t scratch_bytes, std::vector<int32_t> end_ids);
+                                                uint64_t scratch_bytes, std::vector<int32_t> end_ids,
+                                                ExpertStore* experts = nullptr);
 
     const EngineLimits& limits() const { return limits_; }
     const ModelFacts& facts() const { return model_.facts(); }
@@ -120,7 +124,7 @@ class Engine {
     /// Replaces the measuring policy of guesses, for checks.
     void set_policy(std::unique_ptr<GuessPolicy> policy) { policy_ = std::move(policy); }
     /// Lines for the log since the last call.
-    std::vector<std::string> take_notes() { return store_->take_notes(); }
+    std::vector<std::string> take_notes();
 
     /// Counts up with every layer that is done: whoever watches sees that something moves. Any thread.
     uint64_t heartbeat() const { return heartbeat_.load(std::memory_order_relaxed); }
@@ -130,7 +134,12 @@ class Engine {
   private:
     struct Running;
 
-    Engine(Model& model, Device& device, const EngineLimits& limits, std::vector<int32_t> end_ids);
+    Engine(Model& model, Device& device, const EngineLimits& limits, std::vector<int32_t> end_ids,
+           ExpertStore* experts);
+    /// The runner's next call of the model has experts for so many rows.
+    void experts_begin(int rows, ExpertStore::Work work) {
+        if (experts_) experts_->begin_call(rows, work);
+    }
     Result<void> check(const EngineRequest& request) const;
     void admit();
     Result<void> open(Running& r);
@@ -157,6 +166,7 @@ class Engine {
     Device& device_;
     const EngineLimits limits_;
     const std::vector<int32_t> end_ids_;
+    ExpertStore* const experts_;  // or null
     std::unique_ptr<ModelRunner> runner_;
     std::unique_ptr<ConversationStore> store_;
     std::unique_ptr<GuessPolicy> policy_;

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "cpu/cpu_device.h"
+#include "cpu/sim_device.h"
 #ifdef POLYSTRATA_CUDA
 #include "cuda/cuda_device.h"
 #endif
@@ -33,6 +34,11 @@ Result<std::unique_ptr<Device>> make_device(const PolyOptions& options, [[maybe_
     CpuOptions cpu;
     cpu.threads = options.threads > 0 ? static_cast<int>(options.threads) : default_threads();
     if (options.simd != "auto") cpu.simd = cpu::simd_by_name(options.simd);
+    if (options.device == "sim") {
+        STRATA_TRY_ASSIGN(const uint64_t memory, options.card.sim_memory());
+        STRATA_TRY_ASSIGN(auto device, SimDevice::create({.cpu = cpu, .memory = memory, .pulls = true}));
+        return Result<std::unique_ptr<Device>>(std::move(device));
+    }
     STRATA_TRY_ASSIGN(auto device, CpuDevice::create(cpu));
     return Result<std::unique_ptr<Device>>(std::move(device));
 }
@@ -52,6 +58,18 @@ std::vector<int32_t> end_ids(const gguf::File& file, int vocabulary) {
         if (const auto list = file.get_ints("tokenizer.ggml.eos_token_ids", 0, INT32_MAX))
             for (const int64_t id : list->to_vector()) add(id);
     return ids;
+}
+
+/// The expert cache of a card with slots.
+Result<void> make_experts(OpenedEngine& opened, const PolyOptions& options) {
+    ExpertSlots* slots = opened.device->expert_slots();
+    if (!slots || slots->sets().empty()) return {};
+    STRATA_TRY_ASSIGN(ExpertStoreOptions store, options.card.store_options(opened.device->facts().memory_total));
+    store.threads = options.threads > 0 ? static_cast<int>(options.threads) : default_threads();
+    if (options.simd != "auto") store.simd = cpu::simd_by_name(options.simd);
+    store.model_id = opened.model_id();
+    STRATA_TRY_ASSIGN(opened.experts, ExpertStore::make(*opened.device, opened.model->facts().experts_used, store));
+    return {};
 }
 
 struct NoAnswer : Answer {
@@ -132,7 +150,9 @@ Result<std::unique_ptr<OpenedEngine>> open_engine(const PolyOptions& options) {
         STRATA_TRY_ASSIGN(opened->draft_file, gguf::File::open(options.draft_model));
     }
     STRATA_TRY_ASSIGN(opened->device, make_device(options, opened->file_bytes()));
-    STRATA_TRY(options.card.check(opened->on_card()));
+    STRATA_TRY(options.card.check(opened->device->expert_slots() ? ExpertsIn::slots
+                                  : opened->on_card()            ? ExpertsIn::card
+                                                                 : ExpertsIn::host));
 
     // Two models: a dry run of one on a device that computes nothing tells the scratch that calls of the other need.
     ModelOptions model{.cache_type = cache_type(options.kv), .max_call_rows = options.limits(0).runner().rows};
@@ -147,9 +167,11 @@ Result<std::unique_ptr<OpenedEngine>> open_engine(const PolyOptions& options) {
         opened->conversation_bytes = measuring.allocated() - before;
     }
     STRATA_TRY_ASSIGN(opened->model, make_model(*opened->file, *opened->device, model));
+    STRATA_TRY(make_experts(*opened, options));
     const std::vector<int32_t> ends = end_ids(*opened->file, measured->facts().vocabulary);
-    STRATA_TRY_ASSIGN(opened->engine,
-                      Engine::make(*opened->model, *opened->device, limits, opened->scratch_bytes, ends));
+    STRATA_TRY_ASSIGN(opened->engine, Engine::make(*opened->model, *opened->device, limits, opened->scratch_bytes, ends,
+                                                   opened->experts.get()));
+    if (opened->experts) STRATA_TRY(opened->experts->fill());
     opened->grammars.emplace(*opened->file, ends);
     if (opened->device->facts().warms_up) STRATA_TRY(warm_up(*opened->engine));
     if (options.guesses == "always") opened->engine->set_policy(std::make_unique<AlwaysGuess>());

@@ -20,6 +20,7 @@ struct OpenedEngine {
     std::optional<gguf::File> draft_file;  // a draft model in a file of its own
     std::unique_ptr<Device> device;
     std::unique_ptr<Model> model;
+    std::unique_ptr<ExpertStore> experts;  // of a card with slots; else null
     std::unique_ptr<Engine> engine;
     std::optional<GrammarConstraints> grammars;
     std::optional<FileWarmer> warmer;  // where the CPU reads the files in place
@@ -29,9 +30,11 @@ struct OpenedEngine {
     uint64_t scratch_bytes = 0;
     uint64_t conversation_bytes = 0;  // of a conversation of max_context rows
 
-    /// Whether the model is in a card's memory.
+    /// Whether the model, or all of it but some experts, is in a card's memory.
     bool on_card() const { return device->facts().memory_total > 0; }
     int64_t experts_total() const;
+    /// In a card's memory.
+    int64_t experts_cached() const { return experts ? experts->here() : on_card() ? experts_total() : 0; }
     /// Of the files that are read in place.
     uint64_t file_bytes() const { return file->total_size() + (draft_file ? draft_file->total_size() : 0); }
     /// Where guesses beside repeats come from: "block" (of the model's file), "model" (of a file of its own) or "none".

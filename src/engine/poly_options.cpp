@@ -12,10 +12,8 @@
 namespace strata {
 namespace {
 
-/// Flags that are accepted and do nothing, or only one thing.
+/// Flags that are accepted and do nothing.
 struct OtherFlags {
-    std::string swaps;
-    bool swaps_off = false;
     bool serve = false;
 };
 
@@ -60,11 +58,12 @@ void declare(FlagTable& table, PolyOptions& o, OtherFlags& other) {
     table.group("Experts and a card's memory (need a card):");
     table.text("--expert-vram", "MIB|all|none", card.expert_vram,
                "size of the expert cache (what is free less the reserve)");
-    table.text("--vram-reserve-mib", "N", card.reserve_mib, "memory of the card left to others");
+    table.text("--vram-reserve-mib", "N", card.reserve_mib,
+               "memory of the card left to others (a thirty-second of it, 256 to 768, at most an eighth)");
     table.text("--sim-vram-mib", "N", card.sim_vram_mib, "memory of the simulated card");
     table.text("--expert-profile", "FILE", card.profile, "counts of earlier use: fills the expert cache, is updated");
-    table.enable("--no-swaps", other.swaps_off, "the expert cache stays as loaded");
-    table.text("--expert-swaps", "0|1", other.swaps, "0: as --no-swaps");
+    table.enable("--no-swaps", card.swaps_off, "the expert cache stays as loaded");
+    table.text("--expert-swaps", "0|1", card.swaps, "0: as --no-swaps");
     table.text("--stage-mib", "N", card.stage_mib, "staging buffer for experts outside the card while reading");
     table.text("--stage-ahead", "N", card.stage_ahead, "calls of at least N rows copy experts before routing is known");
     table.text("--cpu-share", "F|auto", card.cpu_share,
@@ -104,6 +103,7 @@ void declare(FlagTable& table, PolyOptions& o, OtherFlags& other) {
     table.text("--load-conversation", "FILE", o.load, "continue a saved conversation where the prompt begins with it");
     table.text("--save-conversation", "FILE", o.save, "save the conversation at the end");
     table.enable("--json", o.json, "one JSON object a line");
+    table.enable("--explain", o.explain, "at the end a few lines on where the experts' time went");
 }
 
 bool is_zero(const std::string& value) {
@@ -139,7 +139,8 @@ Result<void> check(const FlagTable& table, const PolyOptions& o) {
                              "--state-hash",
                              "--load-conversation",
                              "--save-conversation",
-                             "--json"})
+                             "--json",
+                             "--explain"})
         if (table.given(flag)) return usage_error(std::string(flag) + " needs --tokens or --tokens-file");
     return {};
 }
@@ -158,6 +159,20 @@ Result<std::vector<int32_t>> ids_of(std::string text, const std::string& where) 
     return ids;
 }
 
+Result<uint64_t> mib_of(const char* flag, const std::string& value) {
+    const auto n = parse_int<int64_t>(value, 0);
+    if (!n || *n > INT64_MAX >> 20)
+        return usage_error(std::string(flag) + " is '" + value + "'; it wants a number of MiB");
+    return static_cast<uint64_t>(*n) << 20;
+}
+
+Result<double> real_of(const char* flag, const std::string& value, double most) {
+    const auto x = parse_number(value);
+    if (!x || !(*x >= 0 && *x <= most))
+        return usage_error(std::string(flag) + " is '" + value + "'; it wants a number from 0 to " + number_text(most));
+    return *x;
+}
+
 /// The numbers of a list like "0-3,8,10-11".
 std::set<int> cpu_list(const std::string& path) {
     std::set<int> cpus;
@@ -174,25 +189,65 @@ std::set<int> cpu_list(const std::string& path) {
 
 }  // namespace
 
-Result<void> CardFlags::check(bool on_card) const {
+Result<void> CardFlags::check(ExpertsIn where) const {
     const auto refuse = [&](const char* flag) {
         return device_error(std::string(flag) +
-                            (on_card ? ": this engine keeps all experts in the card's memory; leave it out"
-                                     : " needs a card, and this engine runs on the CPU: leave it out"));
+                            (where == ExpertsIn::host ? " needs a card, and this engine runs on the CPU: leave it out"
+                             : where == ExpertsIn::card
+                                 ? ": this engine keeps all experts in the card's memory; leave it out"
+                                 : ": the expert cache does not know it yet; leave it out"));
     };
+    if (!stage_ahead.empty()) return refuse("--stage-ahead");
+    if (!is_zero(cache_bias)) return refuse("--cache-bias");
+    if (where == ExpertsIn::slots) return {};
     const bool all = expert_vram == "all",
                none = expert_vram == "none" || (!expert_vram.empty() && is_zero(expert_vram));
-    if (!expert_vram.empty() && !(on_card ? all : none)) return refuse("--expert-vram");
+    if (!expert_vram.empty() && !(where == ExpertsIn::card ? all : none)) return refuse("--expert-vram");
     if (!is_zero(reserve_mib)) return refuse("--vram-reserve-mib");
     if (!sim_vram_mib.empty()) return refuse("--sim-vram-mib");
     if (!profile.empty()) return refuse("--expert-profile");
     if (!is_zero(stage_mib)) return refuse("--stage-mib");
-    if (!stage_ahead.empty()) return refuse("--stage-ahead");
     if (!cpu_share.empty()) return refuse("--cpu-share");
     if (!is_zero(tail_skip)) return refuse("--tail-skip");
     if (!is_zero(skip_weight)) return refuse("--skip-weight");
-    if (!is_zero(cache_bias)) return refuse("--cache-bias");
     return {};
+}
+
+Result<uint64_t> CardFlags::sim_memory() const {
+    if (sim_vram_mib.empty()) return device_error("--device sim needs --sim-vram-mib N, the memory of the card");
+    return mib_of("--sim-vram-mib", sim_vram_mib);
+}
+
+Result<ExpertStoreOptions> CardFlags::store_options(uint64_t card) const {
+    constexpr uint64_t kMiB = uint64_t{1} << 20;
+    ExpertStoreOptions o;
+    o.reserve = std::min(std::clamp(card / 32, 256 * kMiB, 768 * kMiB), card / 8);
+    if (!reserve_mib.empty()) {
+        STRATA_TRY_ASSIGN(o.reserve, mib_of("--vram-reserve-mib", reserve_mib));
+    }
+    o.all = expert_vram == "all";
+    if (expert_vram == "none") {
+        o.most = 0;
+    } else if (!expert_vram.empty() && !o.all) {
+        STRATA_TRY_ASSIGN(o.most, mib_of("--expert-vram", expert_vram));
+    }
+    if (!stage_mib.empty()) {
+        STRATA_TRY_ASSIGN(o.stage, mib_of("--stage-mib", stage_mib));
+    }
+    if (!cpu_share.empty() && cpu_share != "auto") {
+        STRATA_TRY_ASSIGN(o.cpu_share, real_of("--cpu-share", cpu_share, 1));
+    }
+    if (!tail_skip.empty()) {
+        const auto n = parse_int<int>(tail_skip, 0);
+        if (!n) return usage_error("--tail-skip is '" + tail_skip + "'; it wants a rank, 0 or more");
+        o.tail_skip = *n;
+    }
+    if (!skip_weight.empty()) {
+        STRATA_TRY_ASSIGN(o.skip_weight, real_of("--skip-weight", skip_weight, 1));
+    }
+    o.swaps = !swaps_off && swaps != "0";
+    o.profile = profile;
+    return o;
 }
 
 int default_threads() {
@@ -291,8 +346,6 @@ Result<PolyOptions> parse_poly_options(const std::vector<std::string>& arguments
     STRATA_TRY(table.parse(arguments));
     if (options.help) return options;
     STRATA_TRY(check(table, options));
-    if (options.device == "sim")
-        return device_error("--device sim: this build has no simulated card; use --device cpu");
     return options;
 }
 

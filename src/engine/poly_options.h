@@ -10,13 +10,22 @@
 
 namespace strata {
 
+/// Where a device has the routed experts.
+enum class ExpertsIn { host, card, slots };
+
 /// Settings of a card's memory and of the experts outside of it, as given; empty: not given.
 struct CardFlags {
     std::string expert_vram, reserve_mib, sim_vram_mib, stage_mib, stage_ahead, cpu_share, profile, tail_skip,
         skip_weight, cache_bias;
+    std::string swaps;  // "0": off
+    bool swaps_off = false;
 
-    /// Refuses what the device cannot do. `on_card`: the whole model is in a card's memory.
-    Result<void> check(bool on_card) const;
+    /// Refuses what the device cannot do.
+    Result<void> check(ExpertsIn where) const;
+    /// Bytes of the simulated card.
+    Result<uint64_t> sim_memory() const;
+    /// Of a card of so many bytes. Refused: a value that is none, by its flag.
+    Result<ExpertStoreOptions> store_options(uint64_t card) const;
 };
 
 struct PolyOptions {
@@ -69,6 +78,7 @@ struct PolyOptions {
     std::string save;
     bool state_hash = false;
     bool json = false;
+    bool explain = false;
 
     bool once() const { return !tokens.empty() || !tokens_file.empty(); }
     EngineLimits limits(int max_context_of_file) const;

@@ -61,8 +61,7 @@ class Output {
 /// A request on its way: writes its replies.
 class LineAnswer : public Answer {
   public:
-    LineAnswer(Output& output, std::optional<uint64_t> id, bool on_card)
-        : output_(output), id_(id), on_card_(on_card) {}
+    LineAnswer(Output& output, std::optional<uint64_t> id) : output_(output), id_(id) {}
 
     void progress(int rows, int total) override {
         put(Progress{rows, total});
@@ -87,13 +86,18 @@ class LineAnswer : public Answer {
         d.accepted = s.accepted;
         d.offered = s.offered;
         d.reused = s.reused;
-        d.hits = on_card_ ? s.expert_uses : 0;
+        d.hits = s.expert_hits;
         d.lookups = s.expert_uses;
         d.more["seed"] = number_text(s.seed);
         d.more["read_calls"] = number_text(s.read_calls);
         if (s.windows > 0) {
             const double mean = static_cast<double>(s.generated) / s.windows;
             d.more["window_mean"] = number_text(static_cast<double>(static_cast<int64_t>(mean * 1000 + 0.5)) / 1000);
+        }
+        if (!s.experts.layers.empty()) {
+            d.more["swaps"] = number_text(s.experts.swaps);
+            d.more["expert_mib_copied"] = number_text(s.experts.copied_bytes >> 20);
+            d.more["cpu_experts"] = number_text(s.experts.cpu_experts);
         }
         if (s.state_hash) d.more["state_hash"] = hash_text(*s.state_hash);
         if (s.stop_id) d.more["stop_id"] = number_text(*s.stop_id);
@@ -113,7 +117,6 @@ class LineAnswer : public Answer {
 
     Output& output_;
     const std::optional<uint64_t> id_;
-    const bool on_card_;  // every expert is found there
     bool ended_ = false;
 };
 
@@ -313,6 +316,9 @@ class Server {
                 if (!options_.quiet) std::fprintf(stderr, "%s\n", note.c_str());
             if (output_.broken()) break;
         }
+        if (opened_.experts)
+            if (const auto saved = opened_.experts->save_profile(); !saved && !options_.quiet)
+                std::fprintf(stderr, "the expert profile is not kept: %s\n", saved.error().message.c_str());
         return 0;
     }
 
@@ -332,7 +338,7 @@ class Server {
         info["device"] = opened_.device->facts().name;
         info["layers"] = number_text(facts.layers);
         info["experts_total"] = number_text(opened_.experts_total());
-        info["expert_slots"] = opened_.on_card() ? info["experts_total"] : "0";
+        info["expert_slots"] = number_text(opened_.experts_cached());
         if (opened_.on_card()) info["vram_total_mib"] = number_text(opened_.device->facts().memory_total >> 20);
         info["kv"] = opened_.kv;
         info["draft"] = opened_.draft_kind();
@@ -344,12 +350,28 @@ class Server {
         info["parallel"] = number_text(limits.parallel);
         const bool pictures = facts.pictures != ModelFacts::Pictures::none;
         info["pictures"] = pictures ? "1" : "0";
-        info["profile"] = "0";
+        info["profile"] = number_text(opened_.experts ? opened_.experts->profile_uses() : 0);
+        if (opened_.experts) {
+            for (auto& [key, value] : cache_facts()) info[key] = value;
+            if (const std::string changes = opened_.experts->changes_answers(); !changes.empty())
+                info["changes_answers"] = changes;
+            info["expert_bytes_mib"] = number_text(opened_.experts->largest_expert() >> 20);
+        }
         output_.put({Info{info}, {}});
         Ready ready{limits.max_context, {"stop", "top", "bias", "dry", "typical", "conversations", "grammar"}};
+        if (opened_.experts) ready.capabilities.push_back("vram");
         if (pictures) ready.capabilities.push_back("pictures");
         output_.put({std::move(ready), {}});
         output_.flush();
+    }
+
+    /// What a resize of the expert cache changes.
+    Facts cache_facts() const {
+        const ExpertStore& experts = *opened_.experts;
+        return {{"expert_slots", number_text(experts.slots())},
+                {"expert_cache_mib", number_text(experts.bytes() >> 20)},
+                {"vram_free_mib", number_text(opened_.device->memory_free() >> 20)},
+                {"vram_reserve_mib", number_text(experts.reserve() >> 20)}};
     }
 
     /// After the end of input only requests still get their reply.
@@ -379,7 +401,7 @@ class Server {
     void submit(Arrival& arrival) {
         EngineRequest request;
         static_cast<GenerateRequest&>(request) = std::move(std::get<Generate>(arrival.command.what).request);
-        open_.push_back({std::make_unique<LineAnswer>(output_, arrival.command.id, opened_.on_card()), arrival.cancel,
+        open_.push_back({std::make_unique<LineAnswer>(output_, arrival.command.id), arrival.cancel,
                          arrival.command.id.has_value()});
         LineAnswer& answer = *open_.back().answer;
         if (const auto constrained = opened_.constrain(request); !constrained)
@@ -400,17 +422,41 @@ class Server {
         std::string& error = std::get<Failed>(reply.what).message;
         if (command.error)
             error = *command.error;
-        else if (std::holds_alternative<Vram>(command.what))
-            error = opened_.on_card() ? "this engine keeps all experts in the card's memory: there is none to give back"
-                                      : "this engine runs on the CPU: there is no memory of a card to share";
+        else if (const auto* vram = std::get_if<Vram>(&command.what))
+            resize(reply, *vram);
         else if (std::holds_alternative<SaveProfile>(command.what))
-            reply.what = Info{{{"profile", "0"}}};
+            save_profile(reply);
         else if (const auto* save = std::get_if<SaveConversation>(&command.what))
             file_reply(reply, "saved_rows", engine_.save_conversation(save->path, opened_.model_id()));
         else if (const auto* load = std::get_if<LoadConversation>(&command.what))
             file_reply(reply, "loaded_rows", engine_.load_conversation(load->path, opened_.model_id()));
         output_.put(reply);
         output_.flush();
+    }
+
+    void resize(Reply& reply, const Vram& vram) {
+        std::string& error = std::get<Failed>(reply.what).message;
+        if (!opened_.experts) {
+            error = opened_.on_card() ? "this engine keeps all experts in the card's memory: there is none to give back"
+                                      : "this engine runs on the CPU: there is no memory of a card to share";
+            return;
+        }
+        std::optional<uint64_t> reserve;
+        if (vram.reserve_mib)
+            reserve = static_cast<uint64_t>(std::min<int64_t>(*vram.reserve_mib, INT64_MAX >> 21)) << 20;
+        if (const auto resized = opened_.experts->resize(reserve); resized)
+            reply.what = Info{cache_facts()};
+        else
+            error = resized.error().message;
+    }
+
+    void save_profile(Reply& reply) {
+        if (opened_.experts)
+            if (const auto saved = opened_.experts->save_profile(); !saved) {
+                std::get<Failed>(reply.what).message = saved.error().message;
+                return;
+            }
+        reply.what = Info{{{"profile", number_text(opened_.experts ? opened_.experts->total_uses() : 0)}}};
     }
 
     static void file_reply(Reply& reply, const char* name, const Result<int>& rows) {

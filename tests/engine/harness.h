@@ -82,9 +82,10 @@ struct Bench {
     virtual Device& device() = 0;
     virtual uint64_t scratch_bytes(const EngineLimits& limits) = 0;
     virtual std::vector<int32_t> end_ids() const { return {}; }
+    virtual ExpertStore* experts() { return nullptr; }
 
     std::unique_ptr<Engine> engine(const EngineLimits& limits) {
-        auto made = Engine::make(model(), device(), limits, scratch_bytes(limits), end_ids());
+        auto made = Engine::make(model(), device(), limits, scratch_bytes(limits), end_ids(), experts());
         EXPECT_TRUE(made) << (made ? "" : made.error().message);
         return made ? std::move(made).value() : nullptr;
     }

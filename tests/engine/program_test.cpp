@@ -335,6 +335,47 @@ TEST(Program, RefusesWhatNeedsACardWithCodeFour) {
               0);
 }
 
+TEST(Program, OnTheSimulatedCardAnswersAreTheSameAndTellOfTheCache) {
+    const std::vector<std::string> asked = {"--tokens", "17,72,68,43,56", "--max-new", "12", "--state-hash", "--json"};
+    const auto with = [&](std::vector<std::string> flags) {
+        flags.insert(flags.end(), asked.begin(), asked.end());
+        return events(poly(flags));
+    };
+    const auto want = with({});
+    for (const char* vram : {"none", "all"}) {
+        const auto got = with({"--device", "sim", "--sim-vram-mib", "64", "--expert-vram", vram, "--explain"});
+        EXPECT_EQ(tokens(got), tokens(want));
+        EXPECT_EQ(got.back()["state_hash"], want.back()["state_hash"]);
+        EXPECT_EQ(got.front()["device"], "sim");
+        const bool all = std::string(vram) == "all";
+        EXPECT_EQ(got.front()["experts_cached"], all ? got.front()["experts_total"] : json(0));
+        EXPECT_EQ(got.back()["expert_hits"], all ? got.back()["expert_uses"] : json(0));
+        EXPECT_EQ(got.back()["cpu_experts"] == 0, all);
+        EXPECT_EQ(got.back()["expert_layers"].size(), 7u);  // six, and the draft block's
+    }
+    const Finished explained = poly({"--device", "sim", "--sim-vram-mib", "64", "--expert-vram", "none", "--tokens",
+                                     "1,2,3", "--max-new", "3", "--explain"});
+    EXPECT_NE(explained.err.find("experts on the CPU"), std::string::npos) << explained.err;
+}
+
+TEST(Program, ACardThatIsTooSmallIsRefusedWithCodeFour) {
+    expect_refusal(poly({"--device", "sim"}), 4, "--sim-vram-mib");
+    expect_refusal(poly({"--device", "sim", "--sim-vram-mib", "0"}), 4, "on the simulated card");
+    const std::vector<std::string> sim = {"--device", "sim", "--sim-vram-mib", "64", "--tokens", "1"};
+    const auto with = [&](std::vector<std::string> flags) {
+        flags.insert(flags.begin(), sim.begin(), sim.end());
+        return poly(flags);
+    };
+    expect_refusal(with({"--stage-ahead", "64"}), 4, "--stage-ahead");
+    expect_refusal(with({"--cache-bias", "1"}), 4, "--cache-bias");
+    expect_refusal(with({"--expert-vram", "much"}), 2, "--expert-vram");
+    expect_refusal(with({"--cpu-share", "1.5"}), 2, "--cpu-share");
+    expect_refusal(with({"--tail-skip", "-1"}), 2, "--tail-skip");
+    expect_refusal(with({"--skip-weight", "x"}), 2, "--skip-weight");
+    expect_refusal(with({"--stage-mib", "1.5"}), 2, "--stage-mib");
+    expect_refusal(with({"--vram-reserve-mib", "-1"}), 2, "--vram-reserve-mib");
+}
+
 TEST(Program, HelpNamesEveryFlagWithItsDefault) {
     const Finished got = test::run({test::program("strata-poly"), "--help"});
     EXPECT_EQ(got.code, 0);

@@ -19,7 +19,9 @@ struct WalkOptions {
     int parallel = 3;
     int prompt_batch = 64;
     int checkpoint_every = 32;
-    bool fresh_plain = true;  // every comparison with a new engine; false: with one that starts over
+    bool fresh_plain = true;                     // every comparison with a new engine; false: with one that starts over
+    Bench* plain = nullptr;                      // of those engines; null: the walk's own
+    std::function<void(std::mt19937&)> between;  // between two rounds of requests
 };
 
 /// The seed of a random test: its own, or POLYSTRATA_SEED to run another one (again).
@@ -146,6 +148,7 @@ class RandomWalk {
     int round() {
         if (one_in(40)) restart();
         if (one_in(60)) save_and_load();
+        if (o_.between) o_.between(random_);
         std::vector<std::unique_ptr<Asked>> all;
         const int count = 1 + static_cast<int>(below(static_cast<uint32_t>(engine_->limits().parallel + 1)));
         for (int i = 0; i < count; ++i) {
@@ -210,7 +213,7 @@ class RandomWalk {
 
     /// The answer of an engine that remembers nothing and guesses nothing, one after the other.
     Recorder plain_answer(EngineRequest request) {
-        if (!plain_) plain_ = bench_.engine(plain_limits(o_.max_context, o_.prompt_batch));
+        if (!plain_) plain_ = (o_.plain ? *o_.plain : bench_).engine(plain_limits(o_.max_context, o_.prompt_batch));
         Recorder answer;
         request.read_calls.clear();
         plain_->submit(std::move(request), answer, {}, true);

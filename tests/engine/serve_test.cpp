@@ -164,6 +164,48 @@ TEST(Serve, RefusesABadRequestAndServesTheNextOne) {
     EXPECT_TRUE(wire.ask("GEN 3 unknown_key=5 17,72,68,43,56").done);
 }
 
+TEST(Serve, TheExpertCacheIsResizedBetweenRequestsAndItsUseIsKept) {
+    const test::TempFolder folder;
+    const std::string profile = (folder.path() / "profile").string();
+    const std::string ask = "GEN 12 state_hash=1 17,72,68,43,56";
+    const auto want = Wire().ask(ask);
+    ASSERT_TRUE(want.done);
+    const std::vector<std::string> flags = {"--device",           "sim", "--sim-vram-mib",   "64",
+                                            "--vram-reserve-mib", "1",   "--expert-profile", profile};
+    Wire wire(flags);
+    EXPECT_NE(wire.ready.find(" vram"), std::string::npos) << wire.ready;
+    const auto facts_of = [&](const std::string& command) {
+        wire.send(command);
+        const std::string line = wire.next();
+        const Reply reply = parse_reply(line);
+        const auto* info = std::get_if<Info>(&reply.what);
+        EXPECT_TRUE(info) << line;
+        return info ? info->facts : Facts{};
+    };
+    const auto same = [&] {
+        const auto got = wire.ask(ask + " cache=0");
+        EXPECT_EQ(got.tokens, want.tokens);
+        ASSERT_TRUE(got.done);
+        EXPECT_EQ(got.done->more.at("state_hash"), want.done->more.at("state_hash"));
+        EXPECT_EQ(got.done->lookups, want.done->lookups);
+        EXPECT_TRUE(got.done->more.count("swaps") && got.done->more.count("cpu_experts"));
+    };
+    same();
+    EXPECT_EQ(facts_of("VRAM 64")["expert_slots"], "0");
+    same();
+    const Facts all = facts_of("VRAM default");
+    EXPECT_EQ(all.at("vram_reserve_mib"), "1");
+    EXPECT_GT(std::stoi(all.at("expert_slots")), 0);
+    same();
+    EXPECT_GT(std::stoll(facts_of("PROFILE save")["profile"]), 0);
+    wire.send("QUIT");
+    EXPECT_EQ(wire.finish(), 0);
+    Wire again(flags);
+    EXPECT_TRUE(std::any_of(again.hello.begin(), again.hello.end(), [](const std::string& line) {
+        return line.find(" profile=") != std::string::npos && line.find(" profile=0") == std::string::npos;
+    }));
+}
+
 TEST(Serve, ReadsLongLinesAndRefusesOverlongOnes) {
     Wire wire;
     // A list of a megabyte is read whole: it is the context that is too small.
