@@ -102,7 +102,7 @@ int main() {
                 text.push_back(text[static_cast<size_t>(from + j)]);
     }
     measure_index("131,072 tokens of text with repeats", kTokens, [&](int i) { return text[static_cast<size_t>(i)]; });
-    measure_index("131,072 times one token", kTokens, [](int) { return 7; });
+    measure_index("131,072 times one token, then another", kTokens, [](int i) { return i < kTokens - 1 ? 7 : 8; });
     measure_index("131,072 tokens of period 1,000", kTokens, [](int i) { return i % 1000; });
     measure_index("131,072 random tokens of two kinds", kTokens,
                   [&](int) { return static_cast<int32_t>(random() % 2); });

@@ -1,15 +1,19 @@
 #include "engine/suffix_index.h"
 
-#include <algorithm>
-
 #include "engine/random.h"
 
 namespace strata {
 
-SuffixIndex::SuffixIndex() : states_{{0, -1, -1}}, first_edge_{-1}, buckets_(1024, -1) {}
+SuffixIndex::SuffixIndex() : level_(1024) {
+    states_.push_back({0, -1, -1});
+    first_edge_.push_back(-1);
+    for (size_t i = 0; i < level_; ++i) buckets_.push_back(-1);
+}
 
 size_t SuffixIndex::bucket(StateId from, int32_t token) const {
-    return mix64(static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(token)) & (buckets_.size() - 1);
+    const uint64_t hash = mix64(static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(token));
+    const size_t at = hash & (2 * level_ - 1);
+    return at < buckets_.size() ? at : at - level_;
 }
 
 int32_t SuffixIndex::find_edge(StateId from, int32_t token) const {
@@ -23,7 +27,7 @@ int32_t SuffixIndex::find_edge(StateId from, int32_t token) const {
 }
 
 void SuffixIndex::add_edge(StateId from, int32_t token, StateId to) {
-    if (edges_.size() >= buckets_.size()) grow_buckets();
+    if (edges_.size() >= buckets_.size()) add_bucket();
     const auto edge = static_cast<int32_t>(edges_.size());
     int32_t& head = buckets_[bucket(from, token)];
     edges_.push_back({from, token, to, head});
@@ -32,14 +36,22 @@ void SuffixIndex::add_edge(StateId from, int32_t token, StateId to) {
     first_edge_[static_cast<size_t>(from)] = edge;
 }
 
-/// Newest edges come first in every bucket, also after growing: cutting takes edges off in the order of their age.
-void SuffixIndex::grow_buckets() {
-    buckets_.assign(buckets_.size() * 2, -1);
-    for (size_t i = 0; i < edges_.size(); ++i) {
-        int32_t& head = buckets_[bucket(edges_[i].from, edges_[i].token)];
-        edges_[i].next = head;
-        head = static_cast<int32_t>(i);
+/// Linear hashing (Litwin 1980): buckets are added one by one, and each takes its edges from one other. Newest edges
+/// stay first in both: cutting takes edges off in the order of their age.
+void SuffixIndex::add_bucket() {
+    const size_t old = buckets_.size() - level_, added = buckets_.size();
+    buckets_.push_back(-1);
+    int32_t edge = buckets_[old];
+    int32_t *old_end = &buckets_[old], *added_end = &buckets_[added];
+    while (edge >= 0) {
+        Edge& e = edges_[static_cast<size_t>(edge)];
+        int32_t*& end = bucket(e.from, e.token) == added ? added_end : old_end;
+        *end = edge;
+        end = &e.next;
+        edge = e.next;
     }
+    *old_end = *added_end = -1;
+    if (buckets_.size() == 2 * level_) level_ *= 2;
 }
 
 void SuffixIndex::copy_edges(StateId from, StateId to) {
@@ -113,8 +125,8 @@ void SuffixIndex::cut(int64_t size) {
             buckets_[bucket(e.from, e.token)] = e.next;
             first_edge_[static_cast<size_t>(e.from)] = sibling_.back();
         }
-        states_.resize(static_cast<size_t>(step.states));
-        first_edge_.resize(static_cast<size_t>(step.states));
+        states_.shrink(static_cast<size_t>(step.states));
+        first_edge_.shrink(static_cast<size_t>(step.states));
         last_ = step.last;
         tokens_.pop_back();
     }

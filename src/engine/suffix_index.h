@@ -7,7 +7,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
+
+#include "engine/segments.h"
 
 namespace strata {
 
@@ -16,7 +17,6 @@ class SuffixIndex {
     SuffixIndex();
 
     int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
-    std::span<const int32_t> tokens() const { return tokens_; }
 
     /// Amortised constant time; about three states and edges of memory a token at most.
     void append(int32_t token);
@@ -65,16 +65,17 @@ class SuffixIndex {
     void set(Change::Kind kind, int32_t what, int32_t value);
     int32_t& target(Change::Kind kind, int32_t what);
     size_t bucket(StateId from, int32_t token) const;
-    void grow_buckets();
+    void add_bucket();
 
-    std::vector<int32_t> tokens_;
-    std::vector<State> states_;
-    std::vector<Edge> edges_;
-    std::vector<int32_t> first_edge_;  // [states]: last added edge of the state, chained by sibling_
-    std::vector<int32_t> sibling_;     // [edges]
-    std::vector<int32_t> buckets_;     // hash table over edges_: newest edge of the bucket, or -1
-    std::vector<Change> changes_;
-    std::vector<Step> steps_;
+    Segments<int32_t> tokens_;
+    Segments<State> states_;
+    Segments<Edge> edges_;
+    Segments<int32_t> first_edge_;  // [states]: last added edge of the state, chained by sibling_
+    Segments<int32_t> sibling_;     // [edges]
+    Segments<int32_t> buckets_;     // hash table over edges_: newest edge of the bucket, or -1
+    size_t level_;                  // the largest power of two that is at most the number of buckets
+    Segments<Change> changes_;
+    Segments<Step> steps_;
     StateId last_ = 0;
 };
 

@@ -65,6 +65,32 @@ TEST(SuffixIndex, ACutLeavesNoTrace) {
     }
 }
 
+TEST(SuffixIndex, ThousandsOfTokensComeAndGo) {
+    const uint32_t seed = 23;
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    SuffixIndex index;
+    std::vector<int32_t> text;
+    for (const size_t size : {3000, 900, 7000, 6999, 2, 5000, 0, 1500, 9000}) {
+        while (text.size() < size) {
+            // New words, and passages that come again.
+            const size_t from = text.empty() ? 0 : random() % text.size();
+            for (size_t i = 0; i < 20 && text.size() < size; ++i) {
+                const bool again = !text.empty() && from % 2 == 0;
+                text.push_back(again ? text[from + i] : static_cast<int32_t>(random() % 3000));
+                index.append(text.back());
+            }
+            ASSERT_NO_FATAL_FAILURE(check(index, text));
+        }
+        text.resize(size);
+        index.cut(static_cast<int64_t>(size));
+        check(index, text);
+        SuffixIndex fresh;
+        for (const int32_t token : text) fresh.append(token);
+        ASSERT_EQ(fresh.longest_match().next, index.longest_match().next);
+    }
+}
+
 TEST(SuffixIndex, GuessesWhatCameAfterTheLastPlace) {
     SuffixIndex index;
     for (const int32_t token : {1, 2, 3, 4, 1, 2, 3, 9, 1, 2, 3}) index.append(token);
