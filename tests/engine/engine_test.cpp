@@ -7,21 +7,10 @@
 
 #include "engine/conversation_file.h"
 #include "random_walk.h"
-#include "toy_model.h"
+#include "toy_bench.h"
 
 namespace strata {
 namespace {
-
-struct ToyBench : Bench {
-    explicit ToyBench(const ToyShape& shape = {}) : toy(shape) {}
-    HookedModel& model() override { return hooked; }
-    Device& device() override { return host; }
-    uint64_t scratch_bytes(const EngineLimits&) override { return uint64_t{4} << 20; }
-
-    HostDevice host;
-    ToyModel toy;
-    HookedModel hooked{toy};
-};
 
 /// A shape whose calls may have 512 rows.
 ToyShape long_shape() {
@@ -44,20 +33,6 @@ std::vector<int32_t> text(int count, uint32_t seed) {
 std::vector<int32_t> joined(std::vector<int32_t> a, const std::vector<int32_t>& b) {
     a.insert(a.end(), b.begin(), b.end());
     return a;
-}
-
-EngineRequest asking(std::vector<int32_t> prompt, int64_t max_new = 4) {
-    EngineRequest request;
-    request.prompt = std::move(prompt);
-    request.max_new = max_new;
-    return request;
-}
-
-Recorder answer(Engine& engine, const EngineRequest& request, bool hash = true) {
-    Recorder recorder;
-    engine.submit(request, recorder, {}, hash);
-    EXPECT_TRUE(engine.run());
-    return recorder;
 }
 
 int reused(const Recorder& recorder) {
