@@ -20,11 +20,19 @@ TEST(Kolibri1, EightBitCachesGiveTheReferenceLogits) {
     const FloatTwin twin(kModel);
     Session session(twin.path(), {}, {.cache_type = Type::q8_0});
     const Logits rows = session.read(ids);
-    // In layer 0, value 0 of row 6's second key lies exactly between two codes (in float32) and falls the other way
-    // here: from there on all rows differ by about half of what rounding itself does (0.23), where the fixture allows
-    // 0.05. Rows before agree closely.
-    expect_case(c, rows, {0.15f, 1e-3, 0.05f, 0.03f});
-    expect_logits(c.at("logits").at("0").get<std::vector<float>>(), rows[0], {2e-3f, 1e-6, 0, 2e-4f});
+    // A tie: in layer 0, value 0 of row 6's second key is 65.4999985 steps (in float64, with the rule's float32 scale),
+    // 1.5e-6 below the border between two codes where a float32 near 65 has a step of 7.6e-6. The reference's program
+    // took 66, and one changed code moves every later row by up to 0.1. So rows are those of one side of the border or
+    // of the other, for which the same float64 program was run with 65.
+    const auto other_side = read_json("kolibri1/kv_q8_0_other_side.json");
+    const auto distance = [&](const nlohmann::json& side) {
+        const auto reference_row = side.at("logits").at("20").get<std::vector<float>>();
+        float worst = 0;
+        for (size_t i = 0; i < reference_row.size(); ++i)
+            worst = std::max(worst, std::abs(reference_row[i] - rows[20][i]));
+        return worst;
+    };
+    expect_case(distance(c) < distance(other_side) ? c : other_side, rows, {0.05f, 1e-3, 0.05f, 0.005f});
     session.restart();
     EXPECT_EQ(session.read(ids, {17, 1, 22}), rows);
 }
