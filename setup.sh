@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh clone to an answer: installs what is missing from Debian's packages, builds, prepares a model and starts it.
-#   ./setup.sh                                start what is installed; the small test model where nothing is
-#   ./setup.sh --family tiny --prompt TEXT    answer once and end
+#   ./setup.sh                                start what is installed; the small model of the project where nothing is
+#   ./setup.sh --family nano --prompt TEXT    answer once and end
 #   ./setup.sh --model FILE                   prepare a GGUF file that is there
 #   ./setup.sh --check                        say what this PC makes of the models; installs and starts nothing
 #   ./setup.sh --cpu                          build without CUDA and use no card

@@ -92,7 +92,12 @@ Result<fs::path> choose_file(const Flags& flags, const Family* family, const fs:
                       "no-download");
 }
 
-/// Writes HOME/strata-ID.json for a model file.
+/// HOME/strata-ID.json; an id that begins so by itself is not given it twice.
+fs::path config_path(const fs::path& home, const std::string& id) {
+    return home / ((id.starts_with("strata-") ? id : "strata-" + id) + ".json");
+}
+
+/// Writes the run config of a model file.
 Result<std::string> write_config(const Flags& flags, const fs::path& file, const ProgramPaths& paths,
                                  const fs::path& home) {
     STRATA_TRY_ASSIGN(const ModelEntry entry, resolve_model(file.string(), home));
@@ -108,11 +113,10 @@ Result<std::string> write_config(const Flags& flags, const fs::path& file, const
     }
     if (flags.context > 0) arguments.insert(arguments.end(), {"--max-context", std::to_string(flags.context)});
     if (flags.cpu) arguments.insert(arguments.end(), {"--device", "cpu"});
-    STRATA_TRY(
-        write_run_config(home / ("strata-" + entry.id + ".json"), {{"exe", relative(paths.binaries / "strata-poly")},
-                                                                   {"args", std::move(arguments)},
-                                                                   {"model_name", entry.id},
-                                                                   {"display_name", entry.display_name}}));
+    STRATA_TRY(write_run_config(config_path(home, entry.id), {{"exe", relative(paths.binaries / "strata-poly")},
+                                                              {"args", std::move(arguments)},
+                                                              {"model_name", entry.id},
+                                                              {"display_name", entry.display_name}}));
     return entry.id;
 }
 
@@ -148,16 +152,17 @@ Outcome run(Flags flags) {
         if (!registry.entries().empty()) {
             STRATA_TRY_ASSIGN(const ModelEntry* entry, registry.only());
             id = entry->id;
+            std::fprintf(stderr, "setup: starting %s\n", id.c_str());
         }
     }
     if (id.empty()) {
         const Family* family = nullptr;
         if (!flags.family.empty() || (flags.gguf_dir.empty() && !names_a_file(flags.model))) {
-            STRATA_TRY_ASSIGN(family, find_family(flags.family.empty() ? "tiny" : flags.family));
+            STRATA_TRY_ASSIGN(family, find_family(flags.family.empty() ? "nano" : flags.family));
         }
         STRATA_TRY_ASSIGN(const fs::path file, choose_file(flags, family, paths.home));
         STRATA_TRY_ASSIGN(id, write_config(flags, file, paths, home));
-        std::fprintf(stderr, "setup: %s is ready: %s\n", id.c_str(), (home / ("strata-" + id + ".json")).c_str());
+        std::fprintf(stderr, "setup: %s is ready: %s\n", id.c_str(), config_path(home, id).c_str());
         noise = family && family->noise;
         if (noise)
             std::fputs(
@@ -176,7 +181,7 @@ Outcome run(Flags flags) {
 
 Run declare_setup(FlagSet& set) {
     auto flags = std::make_shared<Flags>();
-    set.text("--family", flags->family, "A model by name; --check lists them (default: what is installed, else tiny)",
+    set.text("--family", flags->family, "A model by name; --check lists them (default: what is installed, else nano)",
              "NAME");
     set.text("--model", flags->model, "A size of the family (as in the file's name), or a GGUF file", "SIZE|FILE");
     set.text("--gguf-dir", flags->gguf_dir, "Use a model file that lies in this folder", "DIR");

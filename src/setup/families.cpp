@@ -9,6 +9,7 @@ namespace strata {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr std::array kNano = {FamilySize{"Q4_K", 0.016, 0}};
 constexpr std::array kTiny = {FamilySize{"F16", 0.0015, 0}};
 constexpr std::array kQwen36 = {FamilySize{"UD-Q3_K_M", 17.1, 21}, FamilySize{"UD-Q2_K_XL", 12.6, 17},
                                 FamilySize{"UD-Q4_K_M", 22.7, 27}};
@@ -29,6 +30,8 @@ constexpr std::array kFlint = {FamilySize{"UD-Q4_K_XL", 25.0, 29}, FamilySize{"U
                                FamilySize{"Q8_0", 42.3, 46}};
 
 constexpr std::array kFamilies = {
+    Family{"nano", "the project's own small model, trained for demonstration", "qwen35moe", "strata-nano", kNano,
+           "models/strata-nano.gguf"},
     Family{"tiny", "the project's test model (random weights)", "qwen35moe", "tiny", kTiny,
            "tests/data/qwen35moe/tiny.gguf", true},
     Family{"qwen36", "Qwen3.6-35B-A3B", "qwen35moe", "qwen3.6", kQwen36, nullptr},

@@ -186,6 +186,8 @@ Result<const ModelEntry*> Registry::only() const {
     for (const ModelEntry& entry : entries_)
         if (entry.available()) usable.push_back(&entry);
     if (usable.size() == 1) return usable[0];
+    const auto is_set_up = [](const ModelEntry* entry) { return !entry->config.file.empty(); };
+    if (std::ranges::count_if(usable, is_set_up) == 1) return *std::ranges::find_if(usable, is_set_up);
     if (usable.empty())
         return file_error("no model is installed: ./setup.sh installs one, or name a GGUF file with --model FILE",
                           "no-model");

@@ -44,7 +44,8 @@ class Registry {
     /// The model with this id or alias, or the only one whose id contains the name (case ignored). Refused: none,
     /// several (lists them).
     Result<const ModelEntry*> find(std::string_view name) const;
-    /// The only available model, for commands without a name. Refused: none, several.
+    /// The model of commands without a name: the only available one, or where there are several the only one that was
+    /// set up (has a run config), as the project comes with a model. Refused: none, several.
     Result<const ModelEntry*> only() const;
 
   private:

@@ -22,6 +22,17 @@ void expect_refused(const Finished& done, int code, const std::string& says) {
     EXPECT_EQ(std::ranges::count(done.err, '\n'), 1) << done.err;
 }
 
+TEST(Setup, WithNothingNamedAndNothingInstalledTheProjectsModelAnswers) {
+    const TempFolder home;
+    const Finished done = setup(home, {"--prompt", "What is the capital of France?"});
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_NE(done.out.find("Paris"), std::string::npos) << done.out;
+    EXPECT_TRUE(fs::exists(home.path() / "strata-nano.json"));
+    const Finished again = setup(home, {"--prompt", "What is the capital of Japan?"});
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_NE(again.out.find("Tokyo"), std::string::npos) << again.out;
+}
+
 TEST(Setup, TinyAnswersAndSaysThatItsWordsAreNoise) {
     const TempFolder home;
     const Finished done = setup(home, {"--family", "tiny", "--prompt", "Hello"});
@@ -85,7 +96,7 @@ TEST(Setup, UsesTheDraftModelThatLiesBesideTheModel) {
 
 TEST(Setup, WhatDoesNotExistIsRefusedInOneLine) {
     const TempFolder home;
-    expect_refused(setup(home, {"--family", "nosuch"}), 2, "known are tiny, qwen36");
+    expect_refused(setup(home, {"--family", "nosuch"}), 2, "known are nano, tiny, qwen36");
     expect_refused(setup(home, {"--family", "qwen36"}), 3, "setup downloads nothing");
     expect_refused(setup(home, {"--vision", "yes"}), 2, "reads no pictures");
     expect_refused(setup(home, {"--gguf-dir", "/nowhere"}), 3, "/nowhere is not a folder");
@@ -98,7 +109,7 @@ TEST(Setup, CheckChangesNothing) {
     const TempFolder home;
     const Finished done = setup(home, {"--check"});
     EXPECT_EQ(done.code, 0) << done.err;
-    for (const char* family : {"tiny", "qwen36", "clover"})
+    for (const char* family : {"nano", "tiny", "qwen36", "clover"})
         EXPECT_NE(done.out.find(family), std::string::npos) << done.out;
     EXPECT_TRUE(fs::is_empty(home.path()));
 }

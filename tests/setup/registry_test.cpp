@@ -138,6 +138,23 @@ TEST(Registry, APartOfANameIsEnoughWhenOnlyOneHasIt) {
     EXPECT_FALSE(registry->only().ok());
 }
 
+TEST(Registry, WithoutANameTheOnlyModelThatWasSetUpIsMeant) {
+    TempFolder folder;
+    fs::create_directories(folder.path() / "models");
+    for (const char* name : {"carried.gguf", "mine.gguf", "other.gguf"})
+        fs::copy_file(kTiny, folder.path() / "models" / name);
+    folder.file("strata-mine.json", config_text("mine", "models/mine.gguf"));
+    const auto one = Registry::read(folder.path());
+    ASSERT_TRUE(one.ok());
+    ASSERT_TRUE(one->only().ok()) << one->only().error().message;
+    EXPECT_EQ(one->only().value()->id, "mine");
+    folder.file("strata-other.json", config_text("other", "models/other.gguf"));
+    const auto two = Registry::read(folder.path());
+    ASSERT_TRUE(two.ok());
+    ASSERT_FALSE(two->only().ok());
+    EXPECT_NE(two->only().error().message.find("carried, mine, other"), std::string::npos);
+}
+
 TEST(Registry, AFileNeedsNoInstallation) {
     TempFolder folder;
     const auto entry = resolve_model(kTiny, folder.path());
