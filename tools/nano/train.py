@@ -122,9 +122,12 @@ def losses_of(model, batch, flex, head):
     targets, weights = ids[:, 1:].flatten(), weights[:, 1:].flatten()
     loss, right = head(hidden[:, :-1].flatten(0, 1), model.output, targets, weights)
     draft, draft_right = head(guesses[:, :-1].flatten(0, 1), model.output, targets, weights)
+    # The second guess of a window follows the block's own hidden row instead of the trunk's.
+    second, third = model.draft(ids, guesses, where)
+    chained, _ = head(second[:, :-1].flatten(0, 1), model.output, targets, weights)
     answer = weights >= 1
     share = lambda x: (x & answer).sum() / answer.sum().clamp(min=1)
-    return loss + 0.3 * draft + 0.01 * (balance + more), torch.stack(
+    return loss + 0.3 * draft + 0.15 * chained + 0.01 * (balance + more + third), torch.stack(
         [loss.detach(), draft.detach(), (balance.detach() + more.detach()) / (model.c.layers + 1), share(right), share(draft_right)])
 
 
@@ -153,6 +156,8 @@ def main():
     a.add_argument("--length", type=int, default=8192)
     a.add_argument("--workers", type=int, default=14)
     a.add_argument("--seed", type=int, default=1)
+    a.add_argument("--again", type=int, default=0, help="so many steps more from finished weights.npz, at --scale of the rates")
+    a.add_argument("--scale", type=float, default=0.3)
     a.add_argument("--muon-rate", type=float, default=0.02)
     a.add_argument("--adam-rate", type=float, default=0.003)
     a.add_argument("--toy", action="store_true")
@@ -170,6 +175,10 @@ def main():
     carried = None  # weights that came back from another machine: the optimisers' averages start anew
     if not saved and os.path.exists(os.path.join(o.folder, "weights.npz")):
         carried, step, steps = weights.load(os.path.join(o.folder, "weights.npz"), "cpu")
+        if o.again:
+            steps = step + o.again
+    scale = o.scale if o.again else 1.0
+    base = steps - o.again if o.again else 0  # the cosine's beginning
     total = multiprocessing.get_context("fork").Value("l", steps * o.accumulate)
     batches = Batches(tokenizer_path, o.seed, step * o.accumulate, o.workers, o.rows, o.length, total)
 
@@ -209,7 +218,7 @@ def main():
             numbers += told / o.accumulate
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         warm = 150 if not o.toy else 20
-        now = rate(step, steps or 10 ** 9, warm)
+        now = scale * rate(step - base, (steps or 10 ** 9) - base, warm)
         if carried:
             now *= min(1.0, (step - fresh + 1) / warm)
         for group in adam.param_groups:

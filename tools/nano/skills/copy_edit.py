@@ -2,6 +2,7 @@
 import re
 
 from ..chat import Example, user
+from ..prose import prose
 from ..words import LEXICON, NAMES, code, made_up, noise, sentence
 
 SKILL = "copy_edit"
@@ -11,6 +12,8 @@ def text_of(rng, long):
     r = rng.random()
     if r < 0.35:
         return noise(rng, int(3 * 40 ** (rng.random() * (0.5 + long / 2))))
+    if r < 0.5:
+        return rng.choice([" ", "\n"]).join(prose(rng, rng.randint(1, 2 + int(4 * long))))
     if r < 0.75:
         return rng.choice([" ", "\n"]).join(sentence(rng) for _ in range(rng.randint(1, 3 + int(9 * long))))
     if r < 0.9:

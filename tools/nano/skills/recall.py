@@ -1,6 +1,7 @@
 """A fact placed anywhere in a text of up to 8,000 tokens, asked for at its end. In training a text has several facts, and
 often several questions, so that a long text teaches more than one answer; held-out prompts ask one."""
 from ..chat import Example, user
+from ..prose import prose
 from ..words import (COLOURS, JOBS, LEXICON, NAMES, PLACES, THINGS, article, code, made_up_name, noise, sentence)
 
 SKILL = "recall"
@@ -44,13 +45,14 @@ def fact(rng):
 
 
 def passage(rng, length, facts):
-    """About `length` characters of plain text with the statements at random places."""
+    """About `length` characters of plain text, from books in a fifth of cases, with the statements at random places."""
     filler, size = [], 0
-    plain = rng.random() < 0.8
+    kind = rng.choice(["book", "plain", "plain", "plain", "noise"])
     while size < length:
-        part = sentence(rng) if plain or rng.random() < 0.7 else noise(rng, 8)
-        filler.append(part)
-        size += len(part) + 1
+        parts = prose(rng, rng.randint(1, 12)) if kind == "book" else [
+            noise(rng, 8) if kind == "noise" and rng.random() < 0.3 else sentence(rng)]
+        filler += parts
+        size += sum(len(part) + 1 for part in parts)
     for statement in facts:
         filler.insert(rng.randint(0, len(filler)), statement)
     out, paragraph = [], []
