@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "base/result.h"
 #include "device/tensor.h"
@@ -89,6 +90,8 @@ class ExpertSlots {
     virtual uint64_t arrived() = 0;
     /// Whether the card can bring experts in by itself inside of a round (ExpertRound::pulls).
     virtual bool pulls() const { return false; }
+    /// How experts reach the card, for people; empty: there is nothing to say.
+    virtual std::string source() const { return {}; }
 };
 
 }  // namespace strata

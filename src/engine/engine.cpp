@@ -161,6 +161,7 @@ void Engine::admit() {
 
 Result<void> Engine::open(Running& r) {
     const GenerateRequest& request = r.request;
+    if (experts_) r.experts_before = experts_->counters();
     r.sequence = request.prompt;
     r.sequence.reserve(request.prompt.size() + static_cast<size_t>(request.max_new));
     if (r.pictures)
@@ -175,7 +176,6 @@ Result<void> Engine::open(Running& r) {
         finish(r, AnswerSummary::Finish::cancel);
         return {};
     }
-    if (experts_) r.experts_before = experts_->counters();
     STRATA_TRY_ASSIGN(const ConversationStore::Opened opened,
                       store_->open(r.keys, static_cast<int>(r.sequence.size()) + kMaxWindow, request.cache));
     r.conversation = opened.conversation;
@@ -199,7 +199,8 @@ void Engine::finish(Running& r, AnswerSummary::Finish how) {
         r.summary.decode_ms = milliseconds_since(r.write_began);
     if (r.conversation && r.wants_hash && runner_->settle(*r.conversation).ok())
         r.summary.state_hash = hash_state(device_, r.conversation->state());
-    if (experts_) r.summary.experts = experts_->counters().since(r.experts_before);
+    if (experts_ && !r.experts_before.layers.empty())  // not where it never began
+        r.summary.experts = experts_->counters().since(r.experts_before);
     r.answer->done(r.summary);
     if (experts_) experts_->answer_ended();
 }

@@ -75,9 +75,9 @@ void ExpertCache::empty(int slot) {
     free_[static_cast<size_t>(s.kind)].push_back(slot);
 }
 
-void ExpertCache::use(Expert e) {
+void ExpertCache::use(Expert e, int uses) {
     Entry& entry = of(e);
-    entry.score += now_;
+    entry.score += uses * now_;
     entry.call = call_;
 }
 

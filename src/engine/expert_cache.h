@@ -57,8 +57,8 @@ class ExpertCache {
     void empty(int slot);
 
     // Use.
-    /// A row of the current call uses it.
-    void use(Expert e);
+    /// The current call uses it, which counts `uses` times (0: it is only no victim).
+    void use(Expert e, int uses = 1);
     /// The experts used since count as one call's: no victim is among them.
     void begin_call() { ++call_; }
     bool in_call(Expert e) const { return of(e).call == call_; }

@@ -24,6 +24,8 @@ void ExpertStore::begin_call(int rows, Work work) {
     work_ = work;
     row_hits_.assign(static_cast<size_t>(rows), 0);
     first_layer_ = true;
+    rows_ = rows;
+    ahead_.layer = -1;
     rows_class_ = class_of(rows);
     if (work != Work::draft) cache_.pass(rows);
     const auto now = Clock::now();
@@ -73,8 +75,8 @@ void ExpertStore::gather(const ExpertCall& call) {
             ++asked.pairs;
             asked.best_rank = std::min(asked.best_rank, rank);
             if (sum > 0) asked.best_part = std::max(asked.best_part, weights[rank] / sum);
-            cache_.use(e);
-            ++uses_[static_cast<size_t>(first_use_[static_cast<size_t>(layer)] + expert)];
+            cache_.use(e, counting_ ? 1 : 0);
+            if (counting_) ++uses_[static_cast<size_t>(first_use_[static_cast<size_t>(layer)] + expert)];
             if (work_ != Work::write) continue;
             const bool hit = asked.where == Asked::Where::card;
             ++counts.lookups;
@@ -117,11 +119,59 @@ void ExpertStore::share_out() {
         return sx != sy ? sx > sy : x.expert < y.expert;
     });
     const std::span<const int> card(missed_.data(), for_card);
-    if (read)
-        staged_.assign(card.begin(), card.end());
-    else
-        pull(card);
+    if (!read) return pull(card);
+    staged_.assign(card.begin(), card.end());
+    take_ahead();
     for (const int i : staged_) asked_[static_cast<size_t>(i)].where = Asked::Where::card;
+}
+
+/// What came ahead is the first staged round, whoever else would have computed it.
+void ExpertStore::take_ahead() {
+    if (ahead_.layer != set_->layer) return;
+    size_t came = 0;
+    for (const auto& [expert, place] : ahead_.places) {
+        const int i = asked_at_[static_cast<size_t>(expert)];
+        if (i < 0 || asked_[static_cast<size_t>(i)].where != Asked::Where::host) continue;
+        asked_[static_cast<size_t>(i)].slot = place;
+        std::erase(staged_, i);
+        staged_.insert(staged_.begin() + static_cast<std::ptrdiff_t>(came++), i);
+    }
+    if (came == 0) return;
+    begun_ = StagedRound{0, came, ahead_.after};
+    next_staged_ = came;
+}
+
+/// At the end of a layer of a long call: nearly all experts of the next one will be asked for, so those outside of
+/// slots begin their way now, as many as half of the stage holds, most used first.
+void ExpertStore::stage_ahead() {
+    const auto next = static_cast<size_t>(set_->layer) + 1;
+    ahead_.layer = -1;
+    if (work_ != Work::read) return;
+    read_before_[static_cast<size_t>(set_->layer)] = true;
+    if (rows_ < options_.stage_ahead || next >= read_before_.size() || !read_before_[next]) return;
+    const ExpertSet& set = card_.sets()[next];
+    const size_t half = stage_bytes_ / set.slot_bytes / 2;
+    std::vector<Expert> away;
+    for (int e = 0; e < set.gate.count; ++e)
+        if (cache_.place({set.layer, e}) != ExpertCache::Place::here) away.push_back({set.layer, e});
+    std::stable_sort(away.begin(), away.end(), [&](Expert a, Expert b) { return cache_.score(a) > cache_.score(b); });
+    away.resize(std::min(away.size(), half));
+    ahead_.places.clear();
+    for (const Expert e : away) {
+        std::byte* place = stage_ + (half_ * half + ahead_.places.size()) * set.slot_bytes;
+        const auto number = card_.upload(set, e.expert, place);
+        if (!number) {
+            ++counters_.failed_uploads;
+            break;
+        }
+        ahead_.places.emplace_back(e.expert, place);
+        ahead_.after = *number;
+        ++counters_.staged;
+        counters_.copied_bytes += set.slot_bytes;
+    }
+    if (ahead_.places.empty()) return;
+    ahead_.layer = set.layer;
+    half_ ^= 1;
 }
 
 /// Both sides end at the same time when the CPU's part is to the card's as their rates are.
@@ -196,11 +246,11 @@ bool ExpertStore::next_round(ExpertRound& round) {
     slots_.assign(asked_at_.size(), nullptr);
     if (std::exchange(first_round_, false)) {
         bool any = false;
-        for (const Asked& asked : asked_) {
-            slots_[static_cast<size_t>(asked.expert)] = asked.slot;
-            any = any || asked.slot;
-        }
-        begin_staging();
+        for (const Asked& asked : asked_) slots_[static_cast<size_t>(asked.expert)] = asked.slot;
+        for (size_t i = 0; begun_ && i < begun_->end; ++i)  // what came ahead has a round of its own
+            slots_[static_cast<size_t>(asked_[static_cast<size_t>(staged_[i])].expert)] = nullptr;
+        for (const std::byte* slot : slots_) any = any || slot;
+        if (!begun_) begin_staging();
         round = {slots_, pulls_, 0};
         if (any) return true;
         slots_.assign(asked_at_.size(), nullptr);
@@ -275,6 +325,7 @@ void ExpertStore::swap_in() {
 
 void ExpertStore::layer_done(const ExpertCall&) {
     swap_in();
+    stage_ahead();
     in_layer_ = false;
     last_layer_ = Clock::now();
 }

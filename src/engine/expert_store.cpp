@@ -59,6 +59,7 @@ Result<std::unique_ptr<ExpertStore>> ExpertStore::make(Device& device, int used,
         }
     }
     store->card_.serve(store.get());
+    if (std::string source = store->card_.source(); !source.empty()) store->notes_.push_back(std::move(source));
     return Result<std::unique_ptr<ExpertStore>>(std::move(store));
 }
 
@@ -85,6 +86,7 @@ ExpertStore::ExpertStore(Device& device, std::vector<ExpertCache::Layer> layers,
     }
     uses_.resize(static_cast<size_t>(total));
     counters_.layers.resize(layers.size());
+    read_before_.resize(layers.size());
 }
 
 ExpertStore::~ExpertStore() {
@@ -250,7 +252,7 @@ Result<void> ExpertStore::wait_for_uploads() {
 // ---- around requests
 
 void ExpertStore::between_requests() {
-    if (!std::exchange(served_, true)) return;
+    if (!counting_ || !std::exchange(served_, true)) return;
     see_arrivals();
     const uint64_t free = device_.memory_free();
     const uint64_t least = std::min(reserve_, std::max(reserve_ / 2, 128 * kMiB));
@@ -299,7 +301,7 @@ Result<void> ExpertStore::save_profile() {
 }
 
 void ExpertStore::answer_ended() {
-    if (!profile_works_ || (saved_ && Clock::now() - *saved_ < kSaveEvery)) return;
+    if (!counting_ || !profile_works_ || (saved_ && Clock::now() - *saved_ < kSaveEvery)) return;
     if (const auto saved = save_profile(); !saved) {
         profile_works_ = false;
         notes_.push_back("the expert profile is not kept: " + saved.error().message);

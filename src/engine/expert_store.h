@@ -30,6 +30,7 @@ struct ExpertStoreOptions {
     double skip_weight = 0;           // the same
     std::optional<double> cpu_share;  // of a call's experts outside of slots; none: what was measured
     std::optional<uint64_t> stage;    // bytes for experts on their way through; none: a layer's, at most 2 GiB
+    int stage_ahead = 1024;           // rows of a prompt's call from which on a layer's experts come before its routing
     int threads = 1;
     std::optional<cpu::Simd> simd;
     std::string profile;    // file; empty: none
@@ -79,6 +80,8 @@ class ExpertStore final : public ExpertHost {
     /// No request is running: gives memory back where other programs took it, takes what has come free.
     void between_requests();
     void answer_ended();
+    /// Whether what runs counts as use (the warming up of a device does not).
+    void count(bool on) { counting_ = on; }
 
     /// Sizes the cache again for this reserve (none: the one of the start), by use so far; waits for it.
     Result<void> resize(std::optional<uint64_t> reserve);
@@ -136,6 +139,12 @@ class ExpertStore final : public ExpertHost {
         size_t first, end;  // of staged_
         uint64_t after;     // the last upload
     };
+    /// Experts of the next layer whose way into the stage began before its routing was known.
+    struct Ahead {
+        int layer = -1;
+        std::vector<std::pair<int, std::byte*>> places;  // by expert
+        uint64_t after = 0;
+    };
 
     ExpertStore(Device& device, std::vector<ExpertCache::Layer> layers, std::vector<uint64_t> kind_bytes, int used,
                 const ExpertStoreOptions& options);
@@ -160,6 +169,8 @@ class ExpertStore final : public ExpertHost {
     int cpu_part(int misses) const;
     void pull(std::span<const int> asked);
     void begin_staging();
+    void stage_ahead();
+    void take_ahead();
     void swap_in();
     /// The i-th place of the stage for experts of the current layer.
     std::byte* stage_place(size_t i) const { return stage_ + i * set_->slot_bytes; }
@@ -190,6 +201,7 @@ class ExpertStore final : public ExpertHost {
 
     // The current call.
     Work work_ = Work::read;
+    int rows_ = 0;
     std::vector<int> row_hits_;
 
     // The current layer.
@@ -205,6 +217,8 @@ class ExpertStore final : public ExpertHost {
     size_t next_staged_ = 0;            // the first one whose upload has not begun
     size_t half_ = 0;                   // of the stage, for the next round
     std::optional<StagedRound> begun_;  // its uploads have begun
+    Ahead ahead_;
+    std::vector<bool> read_before_;  // [layers]: prompts ask for it (a draft block's layer they may not)
     bool first_round_ = true;
     std::vector<int32_t> source_;  // [pairs]
     ExpertPlan plan_;
@@ -225,6 +239,7 @@ class ExpertStore final : public ExpertHost {
     bool profile_works_ = true;
     std::optional<Clock::time_point> saved_;
     bool served_ = false;  // a request
+    bool counting_ = true;
     std::vector<std::string> notes_;
 };
 

@@ -173,7 +173,9 @@ Result<std::unique_ptr<OpenedEngine>> open_engine(const PolyOptions& options) {
                                                    opened->experts.get()));
     if (opened->experts) STRATA_TRY(opened->experts->fill());
     opened->grammars.emplace(*opened->file, ends);
+    if (opened->experts) opened->experts->count(false);
     if (opened->device->facts().warms_up) STRATA_TRY(warm_up(*opened->engine));
+    if (opened->experts) opened->experts->count(true);
     if (options.guesses == "always") opened->engine->set_policy(std::make_unique<AlwaysGuess>());
     warm_files(*opened, options.quiet);
     opened->load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count();

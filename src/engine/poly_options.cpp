@@ -1,6 +1,7 @@
 #include "engine/poly_options.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <sched.h>
 #include <set>
@@ -197,9 +198,9 @@ Result<void> CardFlags::check(ExpertsIn where) const {
                                  ? ": this engine keeps all experts in the card's memory; leave it out"
                                  : ": the expert cache does not know it yet; leave it out"));
     };
-    if (!stage_ahead.empty()) return refuse("--stage-ahead");
     if (!is_zero(cache_bias)) return refuse("--cache-bias");
     if (where == ExpertsIn::slots) return {};
+    if (!stage_ahead.empty()) return refuse("--stage-ahead");
     const bool all = expert_vram == "all",
                none = expert_vram == "none" || (!expert_vram.empty() && is_zero(expert_vram));
     if (!expert_vram.empty() && !(where == ExpertsIn::card ? all : none)) return refuse("--expert-vram");
@@ -234,12 +235,21 @@ Result<ExpertStoreOptions> CardFlags::store_options(uint64_t card) const {
     if (!stage_mib.empty()) {
         STRATA_TRY_ASSIGN(o.stage, mib_of("--stage-mib", stage_mib));
     }
+    if (!stage_ahead.empty()) {
+        const auto n = parse_int<int>(stage_ahead, 1);
+        if (!n) return usage_error("--stage-ahead is '" + stage_ahead + "'; it wants a number of rows, 1 or more");
+        o.stage_ahead = *n;
+    }
     if (!cpu_share.empty() && cpu_share != "auto") {
         STRATA_TRY_ASSIGN(o.cpu_share, real_of("--cpu-share", cpu_share, 1));
     }
-    if (!tail_skip.empty()) {
-        const auto n = parse_int<int>(tail_skip, 0);
-        if (!n) return usage_error("--tail-skip is '" + tail_skip + "'; it wants a rank, 0 or more");
+    // The one setting that the environment may give, for scripts of the time before the flag.
+    const char* from_environment = std::getenv("STRATA_ROUTE_TAIL_SKIP");
+    if (const std::string ranks = from_environment ? from_environment : tail_skip; !ranks.empty()) {
+        const auto n = parse_int<int>(ranks, 0);
+        if (!n)
+            return usage_error(std::string(from_environment ? "STRATA_ROUTE_TAIL_SKIP" : "--tail-skip") + " is '" +
+                               ranks + "'; it wants a rank, 0 or more");
         o.tail_skip = *n;
     }
     if (!skip_weight.empty()) {

@@ -31,7 +31,9 @@ TEST(ExpertCache, AnyHistoryLeavesEveryExpertInAtMostOneSlotOfItsKind) {
         const Expert e{layer, expert};
         switch (below(6)) {
             case 0:
-                if (slots.size() < 16) EXPECT_TRUE(slots.insert(cache.add_slot(below(3))).second);
+                if (slots.size() < 16) {
+                    EXPECT_TRUE(slots.insert(cache.add_slot(below(3))).second);
+                }
                 break;
             case 1:
                 if (!slots.empty() && below(3) == 0) {

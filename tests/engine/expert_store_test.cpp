@@ -103,6 +103,7 @@ struct Walk {
     int lag = 0;
     int threads = 1;
     uint64_t chunk = 0;
+    int stage_ahead = 1024;
 };
 
 class ExpertWalk : public testing::TestWithParam<Walk> {};
@@ -111,11 +112,12 @@ class ExpertWalk : public testing::TestWithParam<Walk> {};
 TEST_P(ExpertWalk, RandomRequestsGiveWhatTheCpuGives) {
     const Walk& walk = GetParam();
     std::mt19937 link(7);
-    SimBench bench({.fixture = walk.fixture,
-                    .experts = walk.experts,
-                    .store = {.reserve = kMiB / 2, .stage = walk.stage, .chunk = walk.chunk},
-                    .sim = {.pulls = walk.pulls, .lag = walk.lag, .upload_fails = [&] { return link() % 9 == 0; }},
-                    .threads = walk.threads});
+    SimBench bench(
+        {.fixture = walk.fixture,
+         .experts = walk.experts,
+         .store = {.reserve = kMiB / 2, .stage = walk.stage, .stage_ahead = walk.stage_ahead, .chunk = walk.chunk},
+         .sim = {.pulls = walk.pulls, .lag = walk.lag, .upload_fails = [&] { return link() % 9 == 0; }},
+         .threads = walk.threads});
     FixtureBench plain(walk.fixture);
     int resized = 0;
     RandomWalk random(bench, {.seed = seed_or(31),
@@ -153,7 +155,8 @@ INSTANTIATE_TEST_SUITE_P(Caches, ExpertWalk,
                                          Walk{"qwen35moe/heads.gguf", 0.7, false, kMiB / 8, 1, 3},
                                          Walk{"gemma4/tiny.gguf", 0.4, true, 0, 2, 2},
                                          Walk{"lfm2moe/tiny.gguf", 0.6, false, kMiB / 4, 2, 1, 100000},
-                                         Walk{"kolibri1/tiny.gguf", 0.0, true, kMiB / 4, 1}));
+                                         Walk{"qwen35moe/tiny.gguf", 0.3, false, kMiB / 4, 2, 1, 0, 1},
+                                         Walk{"kolibri1/tiny.gguf", 0.0, true, kMiB / 4, 1, 1, 0, 4}));
 
 TEST(ExpertStore, APromptIsStagedInRoundsWithTheSameTokens) {
     const EngineRequest request = request_of(120, 8);
@@ -171,6 +174,20 @@ TEST(ExpertStore, APromptIsStagedInRoundsWithTheSameTokens) {
         expect_same(answer_of(*engine_of(bench, false), request), want);
         EXPECT_EQ(bench.experts()->counters().staged, 0u);
     }
+}
+
+TEST(ExpertStore, WhatComesAheadOfALayersRoutingChangesNoToken) {
+    const EngineRequest request = request_of(120, 8);
+    const Recorder want = cpu_answer("qwen35moe/tiny.gguf", request);
+    for (const double share : {0.0, 0.5, 1.0})
+        for (const uint64_t places : {2, 5, 12, 1000}) {
+            SCOPED_TRACE(std::to_string(share) + ", " + std::to_string(places) + " places");
+            SimBench sizes({.experts = 0.2});
+            const uint64_t stage = places * sizes.experts()->largest_expert();
+            SimBench bench({.experts = 0.2, .store = {.cpu_share = share, .stage = stage, .stage_ahead = 1}});
+            expect_same(answer_of(*engine_of(bench, false), request), want);
+            EXPECT_GT(bench.experts()->counters().staged, 0u);  // even where the CPU should have all
+        }
 }
 
 TEST(ExpertStore, ALinkThatAlwaysFailsLeavesAllToTheCpu) {
@@ -370,6 +387,20 @@ TEST(ExpertStore, AProfileThatIsOfNoUseChangesNothingButOneLine) {
     const auto engine = engine_of(bench, false);
     for (int i = 0; i < 3; ++i) expect_same(answer_of(*engine, request), want);
     EXPECT_EQ(bench.experts()->take_notes().size(), 1u);
+}
+
+TEST(ExpertStore, AWarmUpCountsAsNoUse) {
+    const Scratch file;
+    SimBench bench({.experts = 0.3, .store = {.profile = file.name(), .model_id = 9}});
+    bench.experts()->count(false);
+    const auto engine = engine_of(bench, false);
+    answer_of(*engine, request_of(20, 4));
+    EXPECT_EQ(bench.experts()->total_uses(), 0u);
+    EXPECT_FALSE(std::filesystem::exists(file.path));
+    bench.experts()->count(true);
+    answer_of(*engine, request_of(20, 4));
+    EXPECT_GT(bench.experts()->total_uses(), 0u);
+    EXPECT_TRUE(std::filesystem::exists(file.path));
 }
 
 // ---- flags that change answers

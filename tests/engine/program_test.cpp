@@ -358,6 +358,22 @@ TEST(Program, OnTheSimulatedCardAnswersAreTheSameAndTellOfTheCache) {
     EXPECT_NE(explained.err.find("experts on the CPU"), std::string::npos) << explained.err;
 }
 
+TEST(Program, TheEnvironmentsTailSkipWinsOverTheFlag) {
+    const auto left_out = [&](const char* flag) {
+        return events(poly({"--device", "sim", "--sim-vram-mib", "64", "--expert-vram", "none", "--tail-skip", flag,
+                            "--tokens", "17,72,68", "--max-new", "3", "--json"}))
+            .back()["experts_left_out"]
+            .get<int>();
+    };
+    EXPECT_GT(left_out("1"), 0);
+    EXPECT_EQ(left_out("0"), 0);
+    setenv("STRATA_ROUTE_TAIL_SKIP", "0", 1);
+    EXPECT_EQ(left_out("1"), 0);
+    setenv("STRATA_ROUTE_TAIL_SKIP", "1", 1);
+    EXPECT_GT(left_out("0"), 0);
+    unsetenv("STRATA_ROUTE_TAIL_SKIP");
+}
+
 TEST(Program, ACardThatIsTooSmallIsRefusedWithCodeFour) {
     expect_refusal(poly({"--device", "sim"}), 4, "--sim-vram-mib");
     expect_refusal(poly({"--device", "sim", "--sim-vram-mib", "0"}), 4, "on the simulated card");
@@ -366,7 +382,7 @@ TEST(Program, ACardThatIsTooSmallIsRefusedWithCodeFour) {
         flags.insert(flags.begin(), sim.begin(), sim.end());
         return poly(flags);
     };
-    expect_refusal(with({"--stage-ahead", "64"}), 4, "--stage-ahead");
+    expect_refusal(with({"--stage-ahead", "0"}), 2, "--stage-ahead");
     expect_refusal(with({"--cache-bias", "1"}), 4, "--cache-bias");
     expect_refusal(with({"--expert-vram", "much"}), 2, "--expert-vram");
     expect_refusal(with({"--cpu-share", "1.5"}), 2, "--cpu-share");
