@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <unordered_map>
 #include <unordered_set>
+
+#include "base/hash.h"
 
 namespace strata {
 
@@ -38,8 +41,8 @@ int32_t GrammarBuilder::rule(std::string name) {
 GrammarBuilder::State GrammarBuilder::state() {
     if (too_large()) return static_cast<State>(edges_.size() - 1);  // build() refuses
     edges_.emplace_back();
-    like_.push_back(static_cast<State>(edges_.size() - 1));
-    return like_.back();
+    like_.push_back({static_cast<State>(edges_.size() - 1), Grammar::lookahead_bytes});
+    return like_.back().state;
 }
 
 void GrammarBuilder::set_rule(int32_t rule, State start, State end) {
@@ -74,8 +77,8 @@ GrammarBuilder::State GrammarBuilder::call(State from, int32_t rule) {
     return to;
 }
 
-void GrammarBuilder::looks_like(State state, State like) {
-    like_[static_cast<size_t>(state)] = like;
+void GrammarBuilder::looks_like(State state, State like, int bytes) {
+    like_[static_cast<size_t>(state)] = {like, std::clamp(bytes, 0, Grammar::lookahead_bytes)};
 }
 
 void GrammarBuilder::code_points(State from, const CodePointRanges& ranges, State to) {
@@ -154,6 +157,7 @@ class Determiniser {
         prune();
         if (!productive_[static_cast<size_t>(root)]) return failure("the grammar matches no text at all");
         STRATA_TRY(check_left_recursion());
+        merge_twins();
         return compiled(root);
     }
 
@@ -163,11 +167,27 @@ class Determiniser {
     using Set = std::vector<State>;  // sorted
 
     struct Node {
-        std::vector<int32_t> next;  // [classes]
-        std::vector<Grammar::Call> calls;
+        std::vector<int32_t> next;         // [classes]
+        std::vector<Grammar::Call> calls;  // by rule, ascending
         bool final = false;
         bool alive = false;  // its rule's end can be reached
         int32_t like = 0;
+        int like_bytes = 0;                             // for how long
+        int own_like_bytes = Grammar::lookahead_bytes;  // as the states it was made of look like others
+
+        bool goes_on_as(const Node& other) const {
+            return final == other.final && next == other.next && calls == other.calls;
+        }
+        uint64_t hash() const {
+            Hasher hasher;
+            hasher.update_number(final);
+            hasher.update(std::as_bytes(std::span(next)));
+            for (const Grammar::Call& call : calls) {
+                hasher.update_number(static_cast<uint64_t>(call.rule));
+                hasher.update_number(static_cast<uint64_t>(call.next));
+            }
+            return hasher.value();
+        }
     };
 
     static Error too_large() {
@@ -216,18 +236,25 @@ class Determiniser {
     bool add_rule(int32_t rule) {
         const auto& source = builder_.rules_[static_cast<size_t>(rule)];
         std::map<Set, int32_t> numbers;
-        std::map<Set, int32_t> likes;  // by what the states look like
+        std::map<Set, int32_t> likes;  // the first node by what its states look like
         std::vector<Set> sets;
         auto number_of = [&](Set states) {
             states = closure(std::move(states));
             auto [place, fresh] = numbers.emplace(states, static_cast<int32_t>(nodes_.size()));
             if (fresh) {
-                Set like;
-                for (State state : states) like.push_back(builder_.like_[static_cast<size_t>(state)]);
-                tidy(like);
                 Node node;
+                Set like;
+                for (State state : states) {
+                    const auto& one = builder_.like_[static_cast<size_t>(state)];
+                    like.push_back(one.state);
+                    node.own_like_bytes = std::min(node.own_like_bytes, one.bytes);
+                }
+                tidy(like);
                 node.final = std::binary_search(states.begin(), states.end(), source.end);
                 node.like = likes.emplace(std::move(like), place->second).first->second;
+                node.like_bytes = node.own_like_bytes;
+                if (node.like != place->second)
+                    node.like_bytes = std::min(node.like_bytes, nodes_[static_cast<size_t>(node.like)].own_like_bytes);
                 nodes_.push_back(std::move(node));
                 sets.push_back(std::move(states));
             }
@@ -376,6 +403,50 @@ class Determiniser {
         return {};
     }
 
+    /// Nodes of a rule that go on in the same way become one: ends of characters above all, which are made anew at
+    /// every place. (Not all that could: what lies on circles, and ends that are alike for long, stay apart.)
+    void merge_twins() {
+        constexpr int kMostRounds = 32;
+        std::vector<int32_t> twin(nodes_.size());
+        std::iota(twin.begin(), twin.end(), 0);
+        const auto follow = [&](Node& node) {
+            for (int32_t& to : node.next) {
+                if (to != Grammar::none) to = twin[static_cast<size_t>(to)];
+            }
+            for (Grammar::Call& call : node.calls) call.next = twin[static_cast<size_t>(call.next)];
+            node.like = twin[static_cast<size_t>(node.like)];
+        };
+        for (size_t rule = 0; rule < starts_.size(); ++rule) {
+            const auto first = static_cast<size_t>(starts_[rule]);
+            const size_t last = rule + 1 < starts_.size() ? static_cast<size_t>(starts_[rule + 1]) : nodes_.size();
+            bool changed = true;
+            for (int round = 0; changed && round < kMostRounds; ++round) {
+                changed = false;
+                std::unordered_map<uint64_t, size_t> known;  // by hash
+                for (size_t i = first; i < last; ++i) {
+                    if (twin[i] != static_cast<int32_t>(i)) continue;
+                    const auto [place, fresh] = known.emplace(nodes_[i].hash(), i);
+                    if (fresh || !nodes_[i].goes_on_as(nodes_[place->second])) continue;
+                    twin[i] = static_cast<int32_t>(place->second);
+                    changed = true;
+                }
+                for (size_t i = first; changed && i < last; ++i) follow(nodes_[i]);
+            }
+        }
+        // Close up.
+        std::vector<int32_t> place(nodes_.size());
+        std::vector<Node> kept;
+        for (size_t i = 0; i < nodes_.size(); ++i) {
+            if (twin[i] != static_cast<int32_t>(i)) continue;
+            place[i] = static_cast<int32_t>(kept.size());
+            kept.push_back(std::move(nodes_[i]));
+        }
+        nodes_ = std::move(kept);
+        twin = std::move(place);
+        for (Node& node : nodes_) follow(node);
+        for (int32_t& start : starts_) start = twin[static_cast<size_t>(start)];
+    }
+
     Grammar compiled(int32_t root) const {
         Grammar grammar;
         grammar.root_ = root;
@@ -389,6 +460,7 @@ class Determiniser {
             info.first_call = static_cast<uint32_t>(grammar.calls_.size());
             info.calls = static_cast<uint32_t>(node.calls.size());
             info.like = node.like;
+            info.like_bytes = static_cast<uint8_t>(node.like_bytes);
             info.final = node.final;
             for (size_t c = 0; c < node.next.size(); ++c) {
                 if (node.next[c] != Grammar::none) info.bytes = static_cast<int16_t>(info.bytes + bytes_in[c]);

@@ -4,6 +4,7 @@
 // token_mask.h makes token masks of them. docs/structured-output.md.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -27,6 +28,7 @@ class Grammar {
     struct Call {
         int32_t rule;
         Node next;  // where the caller goes on
+        bool operator==(const Call&) const = default;
     };
 
     Node start() const { return starts_[static_cast<size_t>(root_)]; }
@@ -46,16 +48,21 @@ class Grammar {
     bool reads_bytes(Node node) const { return info_[static_cast<size_t>(node)].bytes > 0; }
     /// How many of the 256 bytes may come here.
     int byte_count(Node node) const { return info_[static_cast<size_t>(node)].bytes; }
-    /// A node (perhaps the same) that treats the next lookahead_bytes bytes in the same way.
+    /// A node (perhaps the same) that treats the next like_bytes(node) bytes in the same way.
     Node looks_like(Node node) const { return info_[static_cast<size_t>(node)].like; }
+    int like_bytes(Node node) const { return info_[static_cast<size_t>(node)].like_bytes; }
 
     int classes() const { return classes_; }  // of bytes that no rule tells apart
     uint8_t class_of(uint8_t byte) const { return classes_of_[byte]; }
     size_t nodes() const { return info_.size(); }
+    /// Nodes are numbered rule by rule, each rule's from its start on.
+    int32_t rule_of(Node node) const {
+        return static_cast<int32_t>(std::upper_bound(starts_.begin(), starts_.end(), node) - starts_.begin()) - 1;
+    }
     int32_t root() const { return root_; }
     int32_t rules() const { return static_cast<int32_t>(starts_.size()); }
 
-    static constexpr int lookahead_bytes = 48;
+    static constexpr int lookahead_bytes = 48;  // no token is looked at that has more
 
   private:
     friend class Determiniser;
@@ -64,6 +71,7 @@ class Grammar {
         uint32_t calls = 0;
         int32_t like = 0;
         int16_t bytes = 0;
+        uint8_t like_bytes = lookahead_bytes;
         bool final = false;
         bool end = false;
     };
@@ -100,9 +108,9 @@ class GrammarBuilder {
     State call(State from, int32_t rule);
     void code_points(State from, const CodePointRanges& ranges, State to);
 
-    /// State `like` treats the next Grammar::lookahead_bytes bytes as `state` does. A promise that makes long counted
-    /// repetitions cheap.
-    void looks_like(State state, State like);
+    /// State `like` treats the next `bytes` bytes (at most Grammar::lookahead_bytes count) as `state` does: it lets the
+    /// same ones through and ends its rule behind the same ones. A promise that makes counted repetitions cheap.
+    void looks_like(State state, State like, int bytes);
 
     size_t states() const { return edges_.size(); }
     bool too_large() const { return states() > max_states; }
@@ -126,7 +134,11 @@ class GrammarBuilder {
         State end = -1;
     };
     std::vector<std::vector<Edge>> edges_;  // [states]
-    std::vector<State> like_;               // [states]
+    struct Like {
+        State state;
+        int bytes;
+    };
+    std::vector<Like> like_;  // [states]
     std::vector<Rule> rules_;
     friend class Determiniser;
 };

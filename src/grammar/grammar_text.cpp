@@ -7,7 +7,7 @@
 namespace strata {
 namespace {
 
-constexpr std::string_view kVersion = "v1:";
+constexpr std::string_view kVersion = "v2:";
 
 void append(std::string& text, int64_t value) {
     char digits[24];
@@ -71,8 +71,9 @@ class Reader {
         if (accept('!')) builder_.link(here, end);
         int32_t other = 0;
         if (accept('~')) {
-            if (!number(other) || other >= count || !accept('~')) return false;
-            builder_.looks_like(here, first + other);
+            int32_t bytes = 0;
+            if (!number(other) || other >= count || !accept('.') || !number(bytes) || !accept('~')) return false;
+            builder_.looks_like(here, first + other, bytes);
         }
         const auto to = [&](State& state) {
             if (!accept('>') || !number(other) || other >= count) return false;
@@ -119,6 +120,8 @@ std::string grammar_text(const Grammar& grammar) {
             if (grammar.looks_like(node) != node) {
                 text += '~';
                 append(text, grammar.looks_like(node) - first);
+                text += '.';
+                append(text, grammar.like_bytes(node));
                 text += '~';
             }
             bool comma = false;

@@ -1,8 +1,8 @@
 // A compiled grammar as text without white space: how it travels from the server to the engine (docs/protocol.md).
 //
-//     v1:ROOT:rule|rule|..          ROOT: the number of the rule that the reply follows
+//     v2:ROOT:rule|rule|..          ROOT: the number of the rule that the reply follows
 //     rule = node;node;..           the first node is where it begins
-//     node = [!][~LIKE~]edge,edge,..   !: the rule may end here; LIKE: Grammar::looks_like
+//     node = [!][~LIKE.BYTES~]edge,edge,..   !: the rule may end here; LIKE, BYTES: Grammar::looks_like, like_bytes
 //     edge = LOW>TO | LOW-HIGH>TO   bytes, in decimal
 //          | @RULE>TO               another rule, then on at TO
 //

@@ -5,38 +5,11 @@
 #include <memory>
 #include <span>
 #include <string_view>
-#include <unordered_map>
-#include <vector>
 
 #include "grammar/grammar.h"
+#include "grammar/token_trie.h"
 
 namespace strata {
-
-/// A vocabulary's pieces as a tree of bytes, in the order of a walk. Immutable: build it once a model.
-class TokenTrie {
-  public:
-    /// pieces[id]: the token's bytes; empty for tokens that a constrained reply must not contain (control tokens). The
-    /// views are not kept. Pieces longer than Grammar::lookahead_bytes (a few long words and runs of
-    /// blanks) are left out, too.
-    explicit TokenTrie(std::span<const std::string_view> pieces);
-
-    struct Node {
-        uint8_t byte;
-        uint16_t depth;  // 1 for a first byte
-        uint32_t end;    // the first node behind this one and all below it
-        int32_t token;   // whose piece ends here, or -1; others with the same piece follow in same_piece()
-    };
-    std::span<const Node> nodes() const { return nodes_; }
-    int32_t same_piece(int32_t token) const { return same_piece_[static_cast<size_t>(token)]; }  // or -1
-    std::string_view piece(int32_t token) const;
-    size_t vocab_size() const { return same_piece_.size(); }
-
-  private:
-    std::vector<Node> nodes_;
-    std::vector<int32_t> same_piece_;  // [vocabulary]
-    std::vector<uint32_t> piece_start_;
-    std::vector<char> piece_bytes_;
-};
 
 /// Follows one reply through a grammar and says which tokens may come next. Not safe to use from several threads at
 /// once. What it learns about the grammar it keeps, so use the same one again (reset()) for the next reply.

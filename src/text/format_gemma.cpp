@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "text/chat_dialect.h"
+#include "text/grammar_calls.h"
 #include "text/json_lenient.h"
 
 namespace strata {
@@ -20,6 +21,11 @@ class GemmaValues {
     GemmaValues(std::string_view text, bool ended) : text_(text), ended_(ended) {}
 
     enum class Outcome : uint8_t { ok, more, bad };
+
+    static bool is_key_character(char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+               c == '.' || c == '$' || static_cast<unsigned char>(c) >= 0x80;
+    }
 
     Outcome call(std::string& name, Json& arguments, size_t& used) {
         Match match = starts_with_mark(text_, kCall);
@@ -206,11 +212,6 @@ class GemmaValues {
         return std::string_view("{[\"-0123456789tfn").find(follows[0]) != npos ? Match::yes : Match::no;
     }
 
-    static bool is_key_character(char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-               c == '.' || c == '$' || static_cast<unsigned char>(c) >= 0x80;
-    }
-
     std::string_view text_;
     bool ended_;
     size_t at_ = 0;
@@ -281,6 +282,21 @@ class Gemma final : public Dialect {
         std::string text = "<|tool_call>call:";
         if (!name.empty()) text.append(name).append("{");
         return text;
+    }
+    /// Texts between their marks; other values as JSON, which the notation takes in.
+    Result<GrammarBuilder::State> add_call(GrammarBuilder& builder, GrammarBuilder::State from,
+                                           const Tool& tool) const override {
+        for (const std::string& key : tool.parameter_names()) {
+            if (key.empty() || !std::all_of(key.begin(), key.end(), GemmaValues::is_key_character))
+                return Error{ErrorKind::failed, "'" + key + "' cannot be written as a key", "unsupported_schema"};
+        }
+        const ParameterShape shape{
+            .before = [](const std::string& key,
+                         bool is_text) { return key + ":" + (is_text ? std::string(kQuote) : ""); },
+            .separator = ",",
+            .text_after = std::string(kQuote)};
+        STRATA_TRY_ASSIGN(const auto at, add_parameters(builder, from, tool, shape));
+        return builder.literal(at, "}" + std::string(kEnd));
     }
 
     /// Older templates know results only as a list on the message that called.

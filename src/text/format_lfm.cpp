@@ -2,6 +2,7 @@
 //
 //   <|tool_call_start|>[NAME(key='text', key=1), NAME2()]<|tool_call_end|>
 #include "text/chat_dialect.h"
+#include "text/grammar_calls.h"
 #include "text/json_lenient.h"
 
 namespace strata {
@@ -140,6 +141,20 @@ class Lfm final : public Dialect {
         std::string text = "<|tool_call_start|>[";
         if (!name.empty()) text.append(name).append("(");
         return text;
+    }
+    /// Values as JSON, which Python's notation takes in; texts too, because quotes in them must be escaped.
+    Result<GrammarBuilder::State> add_call(GrammarBuilder& builder, GrammarBuilder::State from,
+                                           const Tool& tool) const override {
+        for (const std::string& key : tool.parameter_names()) {
+            if (LenientReader(key).word() != key)
+                return Error{ErrorKind::failed, "'" + key + "' cannot be written as the name of an argument",
+                             "unsupported_schema"};
+        }
+        const ParameterShape shape{.before = [](const std::string& key, bool) { return key + "="; },
+                                   .separator = ", ",
+                                   .text = ParameterShape::Text::json};
+        STRATA_TRY_ASSIGN(const auto at, add_parameters(builder, from, tool, shape));
+        return builder.literal(at, ")]" + std::string(kEnd));
     }
 };
 

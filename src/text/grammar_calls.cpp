@@ -28,21 +28,49 @@ Result<State> add_parameters(GrammarBuilder& builder, State from, const Tool& to
             if (name.is_string()) required.push_back(name.get<std::string>());
         }
     }
-    State at = from;
-    for (const std::string& key : tool.parameter_names()) {
-        bool is_text = is_text_only(&tool, key);
-        State value = builder.literal(at, shape.before(key, is_text));
-        State next = builder.state();
-        if (is_text) {
-            builder.link(add_text_until(builder, value, shape.after), next);
-        } else {
-            STRATA_TRY_ASSIGN(int32_t rule, add_schema(builder, *tool.parameter(key), tool.parameters, {}));
-            builder.link(builder.literal(builder.call(value, rule), shape.after), next);
+    const std::string& text_after = shape.text_after.empty() ? shape.after : shape.text_after;
+    int32_t any_text = -1;  // one rule for all: its masks are learnt once
+    const auto raw_text = [&](State value, const Json& schema) {
+        const State end = builder.state();
+        Json choices = schema.is_object() && schema.contains("enum") ? schema["enum"] : Json::array();
+        if (schema.is_object() && schema.contains("const")) choices = Json::array({schema["const"]});
+        for (const Json& choice : choices) {
+            if (choice.is_string())
+                builder.link(builder.literal(value, choice.get_ref<const std::string&>() + text_after), end);
         }
-        if (std::find(required.begin(), required.end(), key) == required.end()) builder.link(at, next);
-        at = next;
+        if (!choices.empty()) return end;
+        if (any_text < 0) {
+            any_text = builder.rule("text");
+            const State start = builder.state();
+            builder.set_rule(any_text, start, add_text_until(builder, start, text_after));
+        }
+        builder.call(value, any_text, end);
+        return end;
+    };
+    // A state before each parameter for "none so far", one for "behind another", which wants a separator.
+    State none_yet = from, some = builder.state();
+    for (const std::string& key : tool.parameter_names()) {
+        const bool is_text = is_text_only(&tool, key);
+        const State begin = builder.state(), next_none = builder.state(), next_some = builder.state();
+        builder.link(none_yet, begin);
+        builder.link(builder.literal(some, shape.separator), begin);
+        const State value = builder.literal(begin, shape.before(key, is_text));
+        const Json* schema = tool.parameter(key);
+        if (is_text && shape.text == ParameterShape::Text::raw) {
+            builder.link(raw_text(value, *schema), next_some);
+        } else {
+            STRATA_TRY_ASSIGN(int32_t rule, add_schema(builder, *schema, tool.parameters, {}));
+            builder.link(builder.literal(builder.call(value, rule), shape.after), next_some);
+        }
+        if (std::find(required.begin(), required.end(), key) == required.end()) {
+            builder.link(none_yet, next_none);
+            builder.link(some, next_some);
+        }
+        none_yet = next_none;
+        some = next_some;
     }
-    return at;
+    builder.link(none_yet, some);
+    return some;
 }
 
 State add_text_until(GrammarBuilder& builder, State from, std::string_view delimiter) {

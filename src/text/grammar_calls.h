@@ -2,6 +2,7 @@
 // name), up to the block's end, as a grammar.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -18,7 +19,13 @@ Result<Grammar> grammar_of_call(const Dialect& dialect, const Tool& tool);
 /// How a dialect writes parameters one after another.
 struct ParameterShape {
     std::function<std::string(const std::string& key, bool is_text)> before;  // up to where the value begins
-    std::string after;  // the value's end; text values cannot contain it
+    std::string after;                                                        // the value's end
+    std::string separator = {};                                               // between two parameters
+    enum class Text : uint8_t {
+        raw,  // any text up to `text_after`, which it cannot contain, or one of the schema's `enum`
+        json  // a string of JSON
+    } text = Text::raw;
+    std::string text_after = {};  // in place of `after`; empty: `after`
 };
 
 /// The tool's parameters in the schema's order, optional ones may be left out.

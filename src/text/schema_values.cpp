@@ -79,31 +79,28 @@ int32_t JsonRules::counted_string(int64_t low, int64_t high) {
     int32_t rule = builder_.rule("string");
     State start = builder_.state(), end = builder_.state();
     State at = builder_.literal(start, "\"");
-    constexpr int64_t kFar = Grammar::lookahead_bytes;
-    int64_t count = high < 0 ? low : high;
-    // Places that are far from both limits behave alike for longer than any token is.
+    const int64_t count = high < 0 ? low : high;
+    // Before `low` characters, and from there on, places behave alike until the next limit, which is at least as many
+    // bytes away as characters.
     struct Alike {
         State first = -1, states = 0;
-    } free, bound;
+    } bound, free;
     for (int64_t i = 0; i <= count; ++i) {
-        State begin = at, before = static_cast<State>(builder_.states());
+        const State begin = at;
         if (i >= low) builder_.byte(at, '"', '"', end);
         if (i == count) {
             if (high < 0) characters(at, at);
             break;
         }
-        State next = builder_.state();
+        const State next = builder_.state();
+        const auto inside = static_cast<State>(builder_.states());  // states from here on: inside of a character
         add_json_character(builder_, at, {{0, 0x10FFFF}}, next);
-        bool far = high < 0 ? low - i > kFar : (high - i > kFar && (i >= low || low - i > kFar));
-        Alike& alike = i >= low ? free : bound;
-        if (far && alike.first < 0) {
-            alike = {begin, before};
-        } else if (far) {
-            builder_.looks_like(begin, alike.first);
-            for (State state = before; state < static_cast<State>(builder_.states()); ++state) {
-                builder_.looks_like(state, alike.states + (state - before));
-            }
-        }
+        Alike& alike = i < low ? bound : free;
+        if (alike.first < 0) alike = {begin, inside};
+        const auto bytes = static_cast<int>(std::min<int64_t>((i < low ? low : high) - i, Grammar::lookahead_bytes));
+        if (begin != alike.first) builder_.looks_like(begin, alike.first, bytes);
+        for (State state = inside; state < static_cast<State>(builder_.states()) && inside != alike.states; ++state)
+            builder_.looks_like(state, alike.states + (state - inside), bytes);
         at = next;
     }
     builder_.set_rule(rule, start, end);

@@ -554,7 +554,7 @@ TEST(Serve, AGrammarHoldsTheAnswerAndGuessesDoNotChangeIt) {
 TEST(Serve, AnAnswerEndsWithItsGrammar) {
     Wire wire({"--parallel", "2"});
     // Forced tokens come first, whatever they are; the grammar begins behind them.
-    const std::string two = " grammar=v1:0:48-49>1;48-49>2;!";
+    const std::string two = " grammar=v2:0:48-49>1;48-49>2;!";
     const auto got = wire.ask("GEN 40 follow=5,6,7" + two + " stop_ids= 17,72,68");
     ASSERT_TRUE(got.done);
     EXPECT_EQ(got.done->finish, "stop");
@@ -570,14 +570,14 @@ TEST(Serve, AnAnswerEndsWithItsGrammar) {
         ended += std::holds_alternative<Done>(reply.what);
     }
     EXPECT_EQ(tokens[1], tokens[2]);
-    EXPECT_EQ(wire.ask("GEN 5 grammar=v1:0:! 17,72").done->generated, 0);
+    EXPECT_EQ(wire.ask("GEN 5 grammar=v2:0:! 17,72").done->generated, 0);
 }
 
 TEST(Serve, DamagedGrammarsAreRefused) {
     Wire wire;
     for (const char* grammar :
-         {"", "x", "v1:", "v1:1:!", "v1:0:", "v1:0:9>0", "v1:0:300>0", "v1:0:1>1;!x", "v1:0:@0>0;!", "v1:0:@7>1;!",
-          "v1:0:5-3>1;!", "v2:0:!", "v1:0:~4~!", "v1:0:1>99999999999;!"}) {
+         {"", "x", "v2:", "v2:1:!", "v2:0:", "v2:0:9>0", "v2:0:300>0", "v2:0:1>1;!x", "v2:0:@0>0;!", "v2:0:@7>1;!",
+          "v2:0:5-3>1;!", "v1:0:!", "v2:0:~4.1~!", "v2:0:~0~!", "v2:0:~0.x~!", "v2:0:1>99999999999;!"}) {
         const auto got = wire.ask(std::string("GEN 5 grammar=") + grammar + " 17,72");
         EXPECT_TRUE(got.error.starts_with("bad request: ")) << grammar << ": " << got.error;
     }

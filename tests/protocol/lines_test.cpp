@@ -95,7 +95,7 @@ TEST(Lines, EveryParameterSurvivesTheWayThroughALine) {
                         18446744073709551615u};
     request.stop_ids = {{3, 4}};
     request.follow = {8, 9};
-    request.grammar = "v1:0:34>1;!0-33>1,@0>0|!";
+    request.grammar = "v2:0:34>1;!0-33>1,@0>0|!";
     request.top = 5;
     request.state_hash = true;
     request.draft = request.repeats = request.cache = false;

@@ -457,6 +457,23 @@ TEST(TokenMask, LongCountedStringsKeepTheirLimits) {
     }
 }
 
+TEST(TokenMask, ShortCountedStringsKeepTheirLimits) {
+    auto trie = make_trie({"ab", "abc", "abcd\"", "éé", "é\"", "aéb", std::string(20, 'a'), std::string(19, 'b') + "\"",
+                           "a\\n", "\\\"b", "\xC3", "\xA9\xC3", "a\xE2"});
+    for (const char* limits : {R"("maxLength": 21)", R"("minLength": 5)", R"("minLength": 4, "maxLength": 9)",
+                               R"("minLength": 20, "maxLength": 20)", R"("maxLength": 1)"}) {
+        SCOPED_TRACE(limits);
+        TokenMask mask = make_mask(schema(std::string(R"({"type": "string", )") + limits + "}"), trie);
+        ASSERT_TRUE(mask.accept("\""));
+        for (int length = 0; length <= 25; ++length) {
+            const std::vector<uint64_t> bits(mask.mask().begin(), mask.mask().end());
+            for (int32_t token = 0; token < static_cast<int32_t>(trie->vocab_size()); ++token)
+                ASSERT_EQ(is_set(bits, static_cast<size_t>(token)), mask.allows(token)) << length << " " << token;
+            if (!mask.accept(length % 3 == 0 ? "x" : length % 3 == 1 ? "é" : "\\n")) break;
+        }
+    }
+}
+
 TEST(TokenMask, EndTokensComeWhereTheReplyMayEnd) {
     auto trie = make_trie();
     auto end = static_cast<int32_t>(trie->vocab_size()) - 1;
@@ -517,7 +534,7 @@ TEST(CallGrammar, CallsReadBackWithArgumentsOfTheSchema) {
         "$defs": {"tag": {"enum": ["a", "b"]}}}}}])");
     ToolSet set(tools);
     auto trie = make_trie(json_tokens());
-    for (const char* name : {"qwen", "glm", "json", "dsml"}) {
+    for (const char* name : {"qwen", "glm", "json", "dsml", "lfm", "gemma"}) {
         SCOPED_TRACE(name);
         const Dialect& dialect = *find_dialect(name);
         auto grammar = grammar_of_call(dialect, set.all()[0]);
@@ -541,7 +558,7 @@ TEST(CallGrammar, CallsReadBackWithArgumentsOfTheSchema) {
                 int32_t token = allowed[random() % allowed.size()];
                 // A value that goes on for long is closed the way its dialect closes values.
                 for (std::string_view closer :
-                     {"\n</parameter>\n", "</arg_value>", "\"", "]", "</｜DSML｜parameter>\n"}) {
+                     {"\n</parameter>\n", "</arg_value>", "<|\"|>", "\"", "]", "</｜DSML｜parameter>\n"}) {
                     TokenMask* m = &mask;
                     if (step % 30 == 29 && m->accept(closer)) {
                         written += closer;
@@ -573,7 +590,34 @@ TEST(CallGrammar, CallsReadBackWithArgumentsOfTheSchema) {
             }
         }
     }
-    EXPECT_EQ(grammar_of_call(gemma_dialect(), set.all()[0]).error().code, "unsupported_schema");
+    EXPECT_EQ(grammar_of_call(plain_dialect(false), set.all()[0]).error().code, "unsupported_schema");
+}
+
+TEST(CallGrammar, WritesEachNotation) {
+    const ToolSet tools(*parse_json(R"([{"function": {"name": "put", "parameters": {"type": "object", "properties": {
+        "text": {"type": "string"}, "how": {"type": "string", "enum": ["now", "later"]}, "n": {"type": "integer"}},
+        "required": ["how"]}}}])"));
+    const auto call = [&](const char* dialect) {
+        auto grammar = grammar_of_call(*find_dialect(dialect), tools.all()[0]);
+        EXPECT_TRUE(grammar.ok()) << grammar.error().message;
+        return travelled(*grammar);
+    };
+    check_texts(call("lfm"),
+                {R"(text="it's \"so\"", how="now", n=7)]<|tool_call_end|>)", R"(how="later")]<|tool_call_end|>)"},
+                {R"()]<|tool_call_end|>)", R"(how="never")]<|tool_call_end|>)", R"(how="now",n=7)]<|tool_call_end|>)",
+                 R"(, how="now")]<|tool_call_end|>)", R"(text='a', how="now")]<|tool_call_end|>)"});
+    check_texts(call("gemma"),
+                {R"(text:<|"|>it's "so", {all}<|"|>,how:<|"|>now<|"|>,n:7}<tool_call|>)",
+                 R"(how:<|"|>later<|"|>}<tool_call|>)"},
+                {R"(}<tool_call|>)", R"(how:<|"|>never<|"|>}<tool_call|>)", R"(how:now}<tool_call|>)",
+                 R"(,how:<|"|>now<|"|>}<tool_call|>)", R"(how:<|"|>now<|"|>n:7}<tool_call|>)"});
+    check_texts(call("qwen"),
+                {"<parameter=text>\na\n\n</parameter>\n<parameter=how>\nnow\n</parameter>\n</function>\n</tool_call>"},
+                {"<parameter=how>\nnever\n</parameter>\n</function>\n</tool_call>"});
+    const ToolSet odd(
+        *parse_json(R"([{"function": {"name": "f", "parameters": {"properties": {"a, b": {"type": "string"}}}}}])"));
+    for (const char* dialect : {"lfm", "gemma"})
+        EXPECT_EQ(grammar_of_call(*find_dialect(dialect), odd.all()[0]).error().code, "unsupported_schema") << dialect;
 }
 
 std::shared_ptr<const Grammar> reply(const char* dialect, AnswerOptions answer, const ReplyRules& rules) {
@@ -656,7 +700,7 @@ TEST(ReplyGrammar, CallsThatMustComeFitTheirTools) {
     check_texts(reply("qwen", one, rules), {save.substr(one.given.size())}, {save});
     one.parallel_calls = true;
     check_texts(reply("qwen", one, rules), {save.substr(one.given.size()) + say}, {});
-    for (const char* dialect : {"glm", "json", "dsml"}) {
+    for (const char* dialect : {"glm", "json", "dsml", "lfm", "gemma"}) {
         SCOPED_TRACE(dialect);
         AnswerOptions answer = begins(AnswerStart::content, tools);
         TokenMask mask = make_mask(reply(dialect, answer, rules), make_trie());
@@ -682,7 +726,7 @@ TEST(ReplyGrammar, CallsThatMustComeFitTheirTools) {
         parser.push(text, events);
         EXPECT_EQ(parser.finish(AnswerEnd::stop, events), FinishReason::tool_calls) << text;
     }
-    EXPECT_EQ(grammar_of_reply(gemma_dialect(), begins(AnswerStart::content, tools), rules).error().code,
+    EXPECT_EQ(grammar_of_reply(plain_dialect(false), begins(AnswerStart::content, tools), rules).error().code,
               "unsupported_schema");
 }
 
