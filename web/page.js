@@ -104,6 +104,43 @@ async function showModels() {
   }
 }
 
+// ---- the monitor
+
+const gib = bytes => (bytes / 2 ** 30).toFixed(1) + " GiB";
+const percent = share => share === null || share === undefined ? "-" : (100 * share).toFixed(0) + "%";
+
+function showFacts(metrics, state) {
+  const live = metrics.live.filter(one => one.phase !== "waiting"), {totals, hardware} = metrics, engine = metrics.engine;
+  const facts = {
+    "now": live.map(one => `${one.phase}, ${one.generated || one.read} tokens`).join("; ") || (metrics.model.loaded ? "nothing" : "not loaded"),
+    "waiting": metrics.queue.waiting,
+    "tokens/s": number(hardware.tokens_per_second),
+    "prompts reused": percent(totals.cache_rate),
+    "guesses right": totals.guesses ? `${totals.guesses_right} of ${totals.guesses}` : "-",
+    "experts found in VRAM": percent(totals.expert_hit_rate),
+    "VRAM free": engine.vram_free_mib ? `${engine.vram_free_mib} of ${engine.vram_total_mib} MiB` : "-",
+    "RAM free": `${gib(hardware.ram_available_bytes)} of ${gib(hardware.ram_total_bytes)}; engine ${gib(hardware.engine_resident_bytes)}`,
+    "CPU": percent(hardware.cpu_load),
+    "engine starts, failures": `${totals.engine_starts}, ${totals.engine_failures}`,
+    "model": `${state.model ?? "none"}, context ${state.context}, ${Object.entries(state.engine).filter(([key]) => ["arch", "device", "layers", "kv"].includes(key)).map(pair => pair.join(" ")).join(", ")}`,
+    "machine": [state.machine.cpu, state.machine.gpu, state.machine.os].filter(Boolean).join(", "),
+    "for other programs": `${location.origin}/v1 (OpenAI), ${location.origin} (Anthropic)`,
+  };
+  $("facts").replaceChildren(...Object.entries(facts).flatMap(([name, value]) => [element("dt", "", name), element("dd", "", String(value))]));
+  $("requests").replaceChildren(...metrics.requests.map(({path, timings, first_token_ms, finish}) => {
+    const row = element("tr");
+    for (const cell of [path, timings.prompt_n, timings.cache_n, timings.predicted_n, number(timings.predicted_per_second), first_token_ms.toFixed(0) + " ms", finish])
+      row.append(element("td", "", String(cell)));
+    return row;
+  }));
+}
+
+async function watch() {
+  if ($("monitor").hidden) return;
+  try { showFacts(await ask("/metrics?format=json"), await ask("/v1/status")); } catch (problem) { $("facts").textContent = problem.message; }
+  setTimeout(watch, 2000);
+}
+
 // ---- an answer
 
 const number = value => value >= 100 ? value.toFixed(0) : value.toFixed(1);
@@ -212,10 +249,12 @@ $("input").onkeydown = event => {
 $("input").oninput = () => { $("input").rows = Math.min(12, $("input").value.split("\n").length); };
 $("stop").onclick = () => running?.abort();
 $("new").onclick = () => { running?.abort(); messages = []; showAll(); $("input").focus(); };
-$("settings-button").onclick = () => {
-  $("settings").hidden = !$("settings").hidden;
-  $("settings-button").setAttribute("aria-expanded", String(!$("settings").hidden));
-};
+for (const name of ["settings", "monitor"])
+  $(name + "-button").onclick = () => {
+    $(name).hidden = !$(name).hidden;
+    $(name + "-button").setAttribute("aria-expanded", String(!$(name).hidden));
+    if (name === "monitor") watch();
+  };
 $("model").onchange = async () => {
   $("status").textContent = "loading " + $("model").value + " ...";
   try {

@@ -48,7 +48,7 @@ Outcome run(const Flags& flags) {
     STRATA_TRY_ASSIGN(const ModelEntry entry, flags.model.resolve());
     STRATA_TRY_ASSIGN(const gguf::File file, gguf::File::open(entry.path));
     STRATA_TRY_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(file));
-    STRATA_TRY_ASSIGN(const ChatFormat format, open_chat_format(file, tokenizer));
+    STRATA_TRY_ASSIGN(const ChatFormat format, open_chat_format(entry.config, file, tokenizer));
     STRATA_TRY_ASSIGN(const ChatRequest request, make_request(flags));
     const Result<ChatPrompt> prompt = format.render(request);
     if (!prompt) return file_error(flags.messages + ": " + prompt.error().message, prompt.error().code);

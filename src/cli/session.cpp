@@ -45,10 +45,10 @@ void add_think_flag(FlagSet& set, std::string& level) {
         });
 }
 
-Result<ChatFormat> open_chat_format(const gguf::File& file, const Tokenizer& tokenizer) {
-    STRATA_TRY_ASSIGN(const auto source, file.find_string("tokenizer.chat_template"));
-    auto format = ChatFormat::make(ChatModel::from(tokenizer, file.file_name(), std::string(file.architecture()),
-                                                   std::string(source.value_or(std::string_view{}))));
+Result<ChatFormat> open_chat_format(const RunConfig& config, const gguf::File& file, const Tokenizer& tokenizer) {
+    STRATA_TRY_ASSIGN(std::string source, chat_template_of(config, file));
+    auto format = ChatFormat::make(
+        ChatModel::from(tokenizer, file.file_name(), std::string(file.architecture()), std::move(source)));
     // A template that cannot be used is the file's fault, whatever kind the text room gives it.
     if (!format) return file_error(format.error().message, format.error().code);
     return format;
@@ -57,7 +57,7 @@ Result<ChatFormat> open_chat_format(const gguf::File& file, const Tokenizer& tok
 Result<std::unique_ptr<Session>> Session::open(SessionOptions options) {
     STRATA_TRY_ASSIGN(const gguf::File file, gguf::File::open(options.model.path));
     STRATA_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(file));
-    STRATA_TRY_ASSIGN(ChatFormat format, open_chat_format(file, tokenizer));
+    STRATA_TRY_ASSIGN(ChatFormat format, open_chat_format(options.model.config, file, tokenizer));
     STRATA_TRY_ASSIGN(Sampling sampling, options.sampling.sampling(options.model.config.sampling, file));
     return std::unique_ptr<Session>(
         new Session(std::move(options), std::move(tokenizer), std::move(format), std::move(sampling)));

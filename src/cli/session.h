@@ -86,7 +86,7 @@ class Session {
     std::unique_ptr<protocol::EngineProcess> engine_;
 };
 
-/// The chat format of an open model file.
-Result<ChatFormat> open_chat_format(const gguf::File& file, const Tokenizer& tokenizer);
+/// The chat format of an open model file, with the run config's template where it names one.
+Result<ChatFormat> open_chat_format(const RunConfig& config, const gguf::File& file, const Tokenizer& tokenizer);
 
 }  // namespace strata::cli

@@ -36,6 +36,16 @@ std::string sse(std::string_view event, const Json& data) {
     return out.append("data: ").append(json_text(data)).append("\n\n");
 }
 
+std::string typed_sse(std::string_view type, const Json& members, std::optional<int64_t> sequence_number) {
+    // Written piece by piece: this is done for every token.
+    std::string out;
+    out.append("event: ").append(type).append("\ndata: {\"type\":\"").append(type).append("\"");
+    if (sequence_number) out.append(",\"sequence_number\":").append(std::to_string(*sequence_number));
+    for (const auto& [key, value] : members.items())
+        out.append(",\"").append(key).append("\":").append(json_text(value));
+    return out.append("}\n\n");
+}
+
 std::string random_id(size_t length) {
     static constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
     thread_local std::mt19937_64 random{[] {

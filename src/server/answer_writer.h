@@ -80,6 +80,9 @@ class AnswerWriter {
 /// An SSE event: "event: NAME" (none where it is empty) and its data.
 std::string sse(std::string_view event, const Json& data);
 
+/// An SSE event whose name stands as "type" in its data, too; then "sequence_number", where there is one.
+std::string typed_sse(std::string_view type, const Json& members, std::optional<int64_t> sequence_number = {});
+
 /// Random letters and digits for ids.
 std::string random_id(size_t length);
 /// OpenAI's name of the program that answered.

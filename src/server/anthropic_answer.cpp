@@ -16,7 +16,7 @@ class MessagesWriter : public AnswerWriter {
         Totals none;
         none.prompt_tokens = prompt_tokens;
         message["usage"] = usage(none);
-        return event("message_start", {{"message", std::move(message)}}) + event("ping", Json::object());
+        return typed_sse("message_start", {{"message", std::move(message)}}) + typed_sse("ping", Json::object());
     }
 
     std::string events(int, std::span<const AnswerEvent> events, std::span<const TokenLogprob>) override {
@@ -65,15 +65,16 @@ class MessagesWriter : public AnswerWriter {
     }
 
     std::string end(const Totals& totals) override {
-        return event("message_delta", {{"delta", {{"stop_reason", stop_reason_}, {"stop_sequence", stop_sequence_}}},
-                                       {"usage", usage(totals)}}) +
-               event("message_stop", Json::object());
+        return typed_sse("message_delta",
+                         {{"delta", {{"stop_reason", stop_reason_}, {"stop_sequence", stop_sequence_}}},
+                          {"usage", usage(totals)}}) +
+               typed_sse("message_stop", Json::object());
     }
 
     std::string error(const ApiError& error, const std::string& request_id) override {
         return sse("error", error_json(error, Wire::anthropic, request_id));
     }
-    std::string ping() override { return event("ping", Json::object()); }
+    std::string ping() override { return typed_sse("ping", Json::object()); }
 
     Json whole(std::span<const ReplyResult> replies, const Totals& totals) override {
         const ReplyResult& reply = replies[0];
@@ -122,20 +123,14 @@ class MessagesWriter : public AnswerWriter {
                 {"cache_read_input_tokens", totals.cached_tokens},
                 {"output_tokens", totals.reply_tokens}};
     }
-    /// The event's name is its data's type.
-    static std::string event(const char* name, const Json& members) {
-        Json data = {{"type", name}};
-        for (const auto& [key, value] : members.items()) data[key] = value;
-        return sse(name, data);
-    }
     std::string delta(Json inner) const {
-        return event("content_block_delta", {{"index", index_}, {"delta", std::move(inner)}});
+        return typed_sse("content_block_delta", {{"index", index_}, {"delta", std::move(inner)}});
     }
     void enter(Block kind, const Json& block, std::string& out) {
         if (open_ == kind) return;
         leave(out);
         open_ = kind;
-        out += event("content_block_start", {{"index", index_}, {"content_block", block}});
+        out += typed_sse("content_block_start", {{"index", index_}, {"content_block", block}});
     }
     void leave(std::string& out) {
         if (open_ == Block::none) return;
@@ -143,7 +138,7 @@ class MessagesWriter : public AnswerWriter {
             out += delta({{"type", "signature_delta"}, {"signature", memory_.keep(reasoning_)}});
             reasoning_.clear();
         }
-        out += event("content_block_stop", {{"index", index_}});
+        out += typed_sse("content_block_stop", {{"index", index_}});
         ++index_;
         open_ = Block::none;
     }

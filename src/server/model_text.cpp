@@ -49,10 +49,10 @@ Result<Sampling> defaults(const Json& configured, const gguf::File& file) {
 Result<std::shared_ptr<const ModelText>> ModelText::open(const ModelEntry& entry) {
     STRATA_TRY_ASSIGN(const gguf::File file, gguf::File::open(entry.path));
     STRATA_TRY_ASSIGN(Tokenizer tokenizer, Tokenizer::load(file));
-    STRATA_TRY_ASSIGN(const auto source, file.find_string("tokenizer.chat_template"));
+    STRATA_TRY_ASSIGN(std::string source, chat_template_of(entry.config, file));
     std::shared_ptr<ModelText> text(new ModelText(entry, std::move(tokenizer)));
-    auto chat = ChatFormat::make(ChatModel::from(text->tokenizer_, entry.id, std::string(file.architecture()),
-                                                 std::string(source.value_or(std::string_view{}))));
+    auto chat = ChatFormat::make(
+        ChatModel::from(text->tokenizer_, entry.id, std::string(file.architecture()), std::move(source)));
     if (chat)
         text->chat_.emplace(std::move(*chat));
     else

@@ -139,11 +139,7 @@ class ResponsesWriter : public AnswerWriter {
         return out;
     }
 
-    std::string event(const char* type, Json members) {
-        Json data = {{"type", type}, {"sequence_number", sequence_++}};
-        for (auto& [key, value] : members.items()) data[key] = std::move(value);
-        return sse(type, data);
-    }
+    std::string event(const char* type, const Json& members) { return typed_sse(type, members, sequence_++); }
 
     Json item_place(Json members) const {
         Json out = {{"item_id", current_id_}, {"output_index", index_}};

@@ -77,6 +77,12 @@ double gigabytes(uint64_t bytes) {
 
 }  // namespace
 
+Result<std::string> chat_template_of(const RunConfig& config, const gguf::File& file) {
+    if (!config.chat_template.empty()) return read_text_file(config.chat_template);
+    STRATA_TRY_ASSIGN(const auto own, file.find_string("tokenizer.chat_template"));
+    return std::string(own.value_or(std::string_view{}));
+}
+
 bool is_later_part(const fs::path& path) {
     static const std::regex part("-([0-9]{5})-of-[0-9]{5}\\.gguf$");
     std::smatch match;

@@ -57,6 +57,9 @@ class Registry {
 /// gets an entry of its own; it is refused where it cannot be opened. An empty name takes the only installed model.
 Result<ModelEntry> resolve_model(const std::string& name_or_file, const std::filesystem::path& home);
 
+/// The model's chat template: the run config's, else the one in the file; may be empty.
+Result<std::string> chat_template_of(const RunConfig& config, const gguf::File& file);
+
 /// Whether a file's name says that it is the second or a later part of a set ("NAME-00002-of-00003.gguf").
 bool is_later_part(const std::filesystem::path& path);
 

@@ -136,9 +136,10 @@ Result<RunConfig> read_run_config(const fs::path& path) {
 
     RunConfig config;
     config.file = file;
-    std::string engine, folder;
+    std::string engine, folder, chat_template;
     STRATA_TRY(take_text(file, json, "exe", engine));
     STRATA_TRY(take_text(file, json, "cwd", folder));
+    STRATA_TRY(take_text(file, json, "chat_template", chat_template));
     STRATA_TRY(take_text(file, json, "model_name", config.name));
     STRATA_TRY(take_text(file, json, "display_name", config.display_name));
     STRATA_TRY(take_text(file, json, "host", config.host));
@@ -165,6 +166,7 @@ Result<RunConfig> read_run_config(const fs::path& path) {
 
     const fs::path base = file.parent_path();
     config.engine = absolute_from(base, engine);
+    config.chat_template = absolute_from(base, chat_template);
     config.folder = folder.empty() ? base : absolute_from(base, folder);
     if (!find_flag(config.arguments, "--model")) return wrong(file, "args", "a list with \"--model\" and a file");
     for (const char* flag : {"--model", "--draft-model"}) {
@@ -186,6 +188,7 @@ Result<RunConfig> read_run_config(const fs::path& path) {
                                   "host",
                                   "api_key",
                                   "aliases",
+                                  "chat_template",
                                   "env",
                                   "port",
                                   "sampling",

@@ -25,7 +25,8 @@ struct RunConfig {
     std::string name;                    // "model_name"
     std::string display_name;
     std::vector<std::string> aliases;
-    Json sampling = Json::object();  // defaults by the protocol's names
+    std::filesystem::path chat_template;  // a Jinja file in the place of the model's own; empty: none
+    Json sampling = Json::object();       // defaults by the protocol's names
     int port = 8080;
     std::string host = "127.0.0.1";
     std::string api_key;

@@ -52,11 +52,14 @@ class RunningServer {
 class LiveServer : public RunningServer {
   public:
     explicit LiveServer(ServerOptions options = {}, const std::vector<std::string>& engine = {}, bool lazy = false,
-                        const std::string& model = "qwen35moe/tiny.gguf") {
+                        const std::string& chat_template = {}) {
         std::filesystem::create_directories(folder_.path() / "models");
-        std::filesystem::create_symlink(std::filesystem::path(test::data("")) / model,
-                                        folder_.path() / "models/tiny.gguf");
+        std::filesystem::create_symlink(test::data("qwen35moe/tiny.gguf"), folder_.path() / "models/tiny.gguf");
         folder_.file("models/broken.gguf", "no model");
+        if (!chat_template.empty())
+            folder_.file("strata-tiny.json",
+                         json_text({{"args", {"--model", "models/tiny.gguf"}},
+                                    {"chat_template", test::data("chat/templates/" + chat_template)}}));
         HostOptions host;
         host.home = folder_.path();
         host.engine = test::program("strata-poly");

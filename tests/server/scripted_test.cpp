@@ -234,6 +234,27 @@ TEST(Monitors, SeeWhatRuns) {
     EXPECT_GT(status["machine"]["cores"].get<int>(), 0);
 }
 
+TEST(SlowReader, GetsEveryTokenInOrderAndSlowsNobodyElse) {
+    // More than the buffers between server and client hold.
+    constexpr int kPairs = 40'000;
+    std::string script = "INFO parallel=2\nREADY 1000000 stop\non GEN\n";
+    for (int i = 0; i < kPairs; ++i) script += "T 72\nT 73\n";
+    script += "DONE 80000 5 1 1 length 0 0 0 0 0\n";
+    script += std::string("on GEN\nT 72\n") + kDone;
+    const ScriptedServer live(script);
+    const std::string pair = live.post("/detokenize", R"({"tokens": [72, 73]})").json()["content"];
+    HttpClient slow(live.port());
+    ASSERT_EQ(begin(slow, "/v1/completions", R"({"prompt": "x", "stream": true})").status, 200);
+    // Another request is answered while this one's client reads nothing.
+    EXPECT_EQ(live.post("/v1/chat/completions", kWhole).status, 200);
+    std::string text;
+    for (std::string piece; !(piece = slow.read_chunk()).empty();)
+        for (const Json& data : sse_data(piece))
+            if (data.is_object() && !data["choices"].empty()) text += data["choices"][0]["text"].get<std::string>();
+    ASSERT_EQ(text.size(), kPairs * pair.size());
+    for (size_t at = 0; at < text.size(); at += pair.size()) ASSERT_EQ(text.compare(at, pair.size(), pair), 0) << at;
+}
+
 TEST(Timings, RideOnEveryTokenWhereTheyAreAskedFor) {
     const ScriptedServer live(healthy(2));
     const auto timings = [&](const char* more) {

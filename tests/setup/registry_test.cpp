@@ -63,6 +63,11 @@ TEST(RunConfig, BadValuesAreRefusedByName) {
         {R"({"args": ["--model", "x"], "sampling": {"top_k": "many"}})", "\"sampling.top_k\""},
         {R"({"args": ["--model", "x"], "env": {"A": 1}})", "\"env\""},
         {R"({"args": ["--model", "x"], "exe": 1})", "\"exe\""},
+        {R"({"args": ["--model", "x"], "lazy_load": "yes"})", "\"lazy_load\""},
+        {R"({"args": ["--model", "x"], "idle_unload_s": -1})", "\"idle_unload_s\""},
+        {R"({"args": ["--model", "x"], "cors_origins": "*"})", "\"cors_origins\""},
+        {R"({"args": ["--model", "x"], "anthropic_thinking": "never"})", "\"anthropic_thinking\""},
+        {R"({"args": ["--model", "x"], "chat_template": 1})", "\"chat_template\""},
     };
     for (const auto& c : cases) {
         TempFolder folder;
