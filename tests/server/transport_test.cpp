@@ -71,7 +71,9 @@ TEST_F(TransportTest, StreamsArriveWholeAndInOrderForQuickAndSlowReaders) {
             HttpClient client(transport_->port());
             client.send(HttpClient::request("GET", "/stream"));
             // A slow one lets the server fill every buffer between them first: it reads only when another is done.
-            if (i % 2 == 1) EXPECT_EQ(HttpClient(transport_->port()).ask("GET", "/stream").body, expected);
+            if (i % 2 == 1) {
+                EXPECT_EQ(HttpClient(transport_->port()).ask("GET", "/stream").body, expected);
+            }
             EXPECT_EQ(client.read_answer().body, expected);
         });
     for (std::thread& client : clients) client.join();
