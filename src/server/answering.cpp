@@ -351,7 +351,10 @@ class Answering {
         } else {
             s_.metrics.between_tokens(std::chrono::duration<double>(now - last_token_).count());
         }
-        if (reply_tokens_++ == 0) first_token_ = now;
+        if (reply_tokens_++ == 0) {
+            first_token_ = now;
+            s_.host.answered();
+        }
         if (request_.timings_per_token) writer_->so_far(so_far(now));
         last_token_ = now;
         ++activity_->written;

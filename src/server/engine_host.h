@@ -57,7 +57,7 @@ class EngineHost {
     Serving serving() const;
     /// Waits up to `patience` for a loaded engine; nothing: not yet. A model that cannot be loaded is an error.
     std::optional<Api<Serving>> wait_ready(std::chrono::milliseconds patience);
-    /// A request was answered to its end: the engine works.
+    /// A request got its first token, or its end: the engine works.
     void answered();
     /// A request failed because its engine ended.
     void engine_ended(const std::shared_ptr<protocol::EngineProcess>& engine);

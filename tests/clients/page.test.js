@@ -6,7 +6,7 @@ import {mkdtempSync, rmSync} from "node:fs";
 import {tmpdir} from "node:os";
 import {join} from "node:path";
 import {createInterface} from "node:readline";
-import {startServer, stopServer} from "./server.js";
+import {startScripted, stopServer} from "./server.js";
 
 function findBrowser() {
   if (process.env.BROWSER) return process.env.BROWSER;
@@ -17,6 +17,8 @@ function findBrowser() {
 const browser = findBrowser();
 const skip = !browser ? "no browser is installed" : typeof WebSocket === "undefined" ? "this node has no WebSocket" : false;
 let server, page;
+const folder = mkdtempSync(join(tmpdir(), "polystrata-page-"));
+const attack = "<img src=x onerror=\"window.broken = true\">";
 
 /// A tab, driven by Chrome's own protocol.
 async function openPage(url) {
@@ -72,57 +74,61 @@ async function openPage(url) {
 
 before(async () => {
   if (skip) return;
-  server = await startServer();
+  server = await startScripted(folder, ["They greet me.\n</think>\n\nHello!\n```js\nlet x;\n```", ["Well.\n</think>\n\nOn and on"], "Again.\n</think>\n\nYes.",
+    `Odd.\n</think>\n\n${attack}`]);
   page = await openPage(server.url);
   await page.until("document.readyState === 'complete' && document.querySelector('#status')?.textContent !== ''");
 });
 after(async () => {
   await page?.close();
   if (server) assert.equal(await stopServer(server), 0);
+  rmSync(folder, {recursive: true, force: true, maxRetries: 5});
 });
 
 const type = text => page.evaluate(`document.getElementById("input").value = ${JSON.stringify(text)}; document.getElementById("form").requestSubmit();`);
 const idle = "document.getElementById('stop').hidden";
 
+const turn = index => `document.querySelectorAll('.turn')[${index}]`;
+
 test("page: loads without anything missing and shows the model", {skip, timeout: 60000}, async () => {
-  assert.match(await page.evaluate("document.getElementById('status').textContent"), /tiny: loaded/);
-  assert.equal(await page.evaluate("document.getElementById('model').value"), "tiny");
+  assert.match(await page.evaluate("document.getElementById('status').textContent"), /^scripted: /);
+  assert.equal(await page.evaluate("document.getElementById('model').value"), "scripted");
   assert.deepEqual(page.problems, []);
 });
 
-test("page: sends a message and shows the answer as it streams", {skip, timeout: 60000}, async () => {
-  await page.evaluate("document.getElementById('limit').value = '12'");
-  await type("Hello there");
+test("page: sends a message and shows thinking, text and code of the answer", {skip, timeout: 60000}, async () => {
+  await type("Good morning");
   await page.until(`document.querySelectorAll('.turn').length === 2 && ${idle}`);
-  assert.match(await page.evaluate("document.querySelector('.turn.user').textContent"), /Hello there/);
-  assert.match(await page.evaluate("document.querySelector('.turn.assistant').textContent"), /write 12 tokens at .* cut by its limit/);
+  assert.match(await page.evaluate(`${turn(0)}.textContent`), /Good morning/);
+  assert.match(await page.evaluate(`${turn(1)}.querySelector('details .text').textContent`), /They greet me/);
+  assert.match(await page.evaluate(`${turn(1)}.textContent`), /Hello!.*write \d+ tokens at/s);
+  assert.equal(await page.evaluate(`${turn(1)}.querySelector('pre').textContent.trim()`), "let x;");
 });
 
-test("page: stop ends the answer and the next one comes", {skip, timeout: 60000}, async () => {
-  await page.evaluate("document.getElementById('limit').value = ''");
+test("page: stop ends an answer while it streams, and the next one comes", {skip, timeout: 60000}, async () => {
   await type("Go on");
-  await page.until(`!${idle} && document.querySelectorAll('.turn').length === 4 && document.querySelectorAll('.turn')[3].textContent.length > 20`);
+  await page.until(`!${idle} && ${turn(3)}?.textContent.includes("On and on")`);
   await page.evaluate("document.getElementById('stop').click()");
   await page.until(idle);
-  assert.match(await page.evaluate("document.querySelectorAll('.turn')[3].textContent"), /stopped/);
-  await page.evaluate("document.getElementById('limit').value = '4'");
-  await type("Again");
+  assert.match(await page.evaluate(`${turn(3)}.textContent`), /On and on.*stopped/s);
+  await type("Again?");
   await page.until(`document.querySelectorAll('.turn').length === 6 && ${idle}`);
-  assert.match(await page.evaluate("document.querySelectorAll('.turn')[5].textContent"), /write 4 tokens/);
-  assert.deepEqual(page.problems, []);
+  assert.match(await page.evaluate(`${turn(5)}.textContent`), /Yes\./);
 });
 
-test("page: what the model writes is never read as HTML", {skip, timeout: 60000}, async () => {
-  await type("<img src=x onerror=\"window.broken = true\">");
+test("page: what people and models write is never read as HTML", {skip, timeout: 60000}, async () => {
+  await type(attack);
   await page.until(`document.querySelectorAll('.turn').length === 8 && ${idle}`);
+  assert.ok((await page.evaluate(`${turn(6)}.textContent + ${turn(7)}.textContent`)).split(attack).length === 3);
   assert.equal(await page.evaluate("document.querySelectorAll('#chat img').length"), 0);
   assert.equal(await page.evaluate("window.broken === undefined"), true);
+  assert.deepEqual(page.problems, []);
 });
 
 test("page: the monitor shows what was done", {skip, timeout: 60000}, async () => {
   await page.evaluate("document.getElementById('monitor-button').click()");
   await page.until("document.querySelectorAll('#requests tr').length >= 4");
   assert.match(await page.evaluate("document.getElementById('requests').textContent"), /chat\/completions/);
-  assert.match(await page.evaluate("document.getElementById('facts').textContent"), /tiny, context 4096/);
+  assert.match(await page.evaluate("document.getElementById('facts').textContent"), /scripted, context 131072/);
   assert.deepEqual(page.problems, []);
 });

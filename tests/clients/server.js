@@ -17,7 +17,8 @@ async function start(flags) {
 
 export const startServer = (...flags) => start(["--model", tiny, "--engine-args", "--device cpu --threads 1", ...flags]);
 
-/// The engine answers the requests with these texts, in order; what it is sent stands in `log`.
+/// The engine answers the requests with these texts, in order; a text in a list is followed by silence until the request is stopped. What
+/// the engine is sent stands in `log`.
 export async function startScripted(folder, texts, flags = []) {
   const script = join(folder, "script"), log = join(folder, "engine.log");
   writeFileSync(join(folder, "strata-scripted.json"), JSON.stringify({exe: `${bin}/mock_engine`, args: [script, "--log", log, "--model", tiny, "--max-context", "131072"],
@@ -26,8 +27,9 @@ export async function startScripted(folder, texts, flags = []) {
   const ask = async (path, body) => (await fetch(server.url + path, {method: "POST", body: JSON.stringify(body)})).json();
   const lines = ["READY 131072 stop"];
   for (const text of texts) {
-    const {tokens} = await ask("/tokenize", {content: text});
-    lines.push("on GEN", "REUSED 0", ...tokens.map(id => "T " + id), `DONE ${tokens.length} 9 1 1 stop 0 0 0 0 0`);
+    const silent = Array.isArray(text), {tokens} = await ask("/tokenize", {content: String(text)});
+    lines.push("on GEN", "REUSED 0", ...tokens.map(id => "T " + id), ...(silent ? ["@wait STOP"] : []),
+      `DONE ${tokens.length} 9 1 1 ${silent ? "cancel" : "stop"} 0 0 0 0 0`);
   }
   writeFileSync(script, lines.join("\n") + "\n");
   return {...server, ask, log};

@@ -60,7 +60,7 @@ TEST_P(ForcedCalls, AreMadeWithArgumentsOfTheSchema) {
     const Json message =
         live.post("/v1/messages", R"({"max_tokens": 400, "messages": [{"role": "user", "content": "go"}],
         "thinking": {"type": "disabled"}, "tools": [{"name": "stop", "input_schema": {"type": "object", "properties": {"now":
-        {"type": "boolean"}}, "required": ["now"], "additionalProperties": false}}], "tool_choice": {"type": "any"}})")
+        {"type": "boolean"}}, "required": ["now"], "additionalProperties": false}}], "tool_choice": {"type": "any", "disable_parallel_tool_use": true}})")
             .json();
     EXPECT_EQ(message["stop_reason"], "tool_use") << json_text(message);
     EXPECT_TRUE(message["content"].back()["input"]["now"].is_boolean()) << json_text(message);

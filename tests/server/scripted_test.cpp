@@ -130,6 +130,15 @@ TEST(BrokenEngine, ThreeEndsWithoutAnAnswerAreSaidAtOnce) {
     EXPECT_EQ(live.ask("GET", "/health").status, 200);  // the server stays up
 }
 
+TEST(BrokenEngine, OneThatWritesBeforeItEndsIsStartedAgainEveryTime) {
+    const ScriptedServer live("READY 4096 stop\non GEN\nT 72\n@exit 9\n");
+    for (int i = 0; i < 5; ++i) {
+        const HttpAnswer failed = live.post("/v1/chat/completions", kWhole);
+        EXPECT_EQ(failed.status, 500) << failed.body;
+        EXPECT_EQ(failed.json()["error"]["code"], "engine_failed") << i << failed.body;
+    }
+}
+
 TEST(BrokenEngine, ModelThatCannotBeLoadedIsSaidWithTheReason) {
     const ScriptedServer live("@stderr weights.gguf: tensor blk.0 is missing\n@exit 3\n", {}, {}, true);
     const HttpAnswer answer = live.post("/v1/messages", kWhole);
@@ -245,12 +254,14 @@ TEST(SlowReader, GetsEveryTokenInOrderAndSlowsNobodyElse) {
     const std::string pair = live.post("/detokenize", R"({"tokens": [72, 73]})").json()["content"];
     HttpClient slow(live.port());
     ASSERT_EQ(begin(slow, "/v1/completions", R"({"prompt": "x", "stream": true})").status, 200);
-    // Another request is answered while this one's client reads nothing.
+    std::string seen;
+    ASSERT_TRUE(read_until(slow, "\"text\"", seen));  // it runs
+    // Another request is answered while this one's client reads nothing more.
     EXPECT_EQ(live.post("/v1/chat/completions", kWhole).status, 200);
+    for (std::string piece; !(piece = slow.read_chunk()).empty();) seen += piece;
     std::string text;
-    for (std::string piece; !(piece = slow.read_chunk()).empty();)
-        for (const Json& data : sse_data(piece))
-            if (data.is_object() && !data["choices"].empty()) text += data["choices"][0]["text"].get<std::string>();
+    for (const Json& data : sse_data(seen))
+        if (data.is_object() && !data["choices"].empty()) text += data["choices"][0]["text"].get<std::string>();
     ASSERT_EQ(text.size(), kPairs * pair.size());
     for (size_t at = 0; at < text.size(); at += pair.size()) ASSERT_EQ(text.compare(at, pair.size(), pair), 0) << at;
 }
