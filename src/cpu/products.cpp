@@ -89,10 +89,11 @@ void Products::dense(const Activations& x, std::span<const Product> products, bo
         call.tasks.ranges = take<TileRange>(arena, tiles);
         if (call.packed) take_columns(arena, static_cast<uint64_t>(count), call.columns);
     });
+    for (uint64_t thread = 0; thread < threads; ++thread) call.scratch[thread].asked_for = nullptr;
 
     for (size_t p = 0; p < products.size(); ++p) {
         const Matrix& m = products[p].matrix;
-        call.tasks.work += row_bytes(m.type, static_cast<uint64_t>(m.cols)) * static_cast<uint64_t>(m.rows);
+        call.tasks.left += row_bytes(m.type, static_cast<uint64_t>(m.cols)) * static_cast<uint64_t>(m.rows);
     }
     for (size_t p = 0; p < products.size(); ++p) {
         const Matrix& m = products[p].matrix;

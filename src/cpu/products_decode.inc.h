@@ -116,22 +116,26 @@ inline void repeat(const F& f) {
 
 /// 32 nibbles in 16 bytes, low ones first (SPLIT32), each put through map.
 template <class Out, class Map>
-void split32(TileRows rows, int at, int block, Out& out, const Map& map) {
-    Ints words[4];
-    load_words(rows, at, words);
+void split32(const Ints (&words)[4], int block, Out& out, const Map& map) {
     repeat<4>([&](auto i) { out.codes(block, i, map(nibbles(words[i]))); });
     repeat<4>([&](auto i) { out.codes(block, 4 + i, map(high_nibbles(words[i]))); });
 }
-
-/// Bits of MXFP4's scales, by their byte.
-constexpr std::array<uint32_t, 256> kMxfp4Scales = [] {
-    std::array<uint32_t, 256> bits{};
-    for (size_t e = 0; e < 256; ++e) bits[e] = float_bits(mxfp4_scale(static_cast<uint8_t>(e)));
-    return bits;
-}();
+template <class Out, class Map>
+void split32(TileRows rows, int at, int block, Out& out, const Map& map) {
+    Ints words[4];
+    load_words(rows, at, words);
+    split32(words, block, out, map);
+}
 
 inline Ints same(Ints v) {
     return v;
+}
+
+/// mxfp4_scale of the exponent in every lane.
+inline Floats mxfp4_scales(Ints exponent) {
+    const Ints normal = right<-23>(subtract(exponent, all_words(1)));
+    const Ints subnormal = right<-21>(subtract(smaller(exponent, all_words(1)), all_words(~0u)));
+    return floats_of_bits(larger(normal, subnormal));
 }
 
 /// Table of 16 values, as codes of the type.
@@ -159,8 +163,7 @@ void decode_block32(TileRows rows, int at, int block, Out& out) {
         split32(rows, at + 2, block, out, [&](Ints v) { return look_up(table, v); });
     } else if constexpr (type == Type::mxfp4) {
         const Ints table = code_table<type>(kValuesE2m1);
-        out.scale(block,
-                  floats_of_bits(lanes_from([&](int l) { return kMxfp4Scales[static_cast<size_t>(rows[l][at])]; })));
+        out.scale(block, mxfp4_scales(load_byte(rows, at)));
         split32(rows, at + 1, block, out, [&](Ints v) { return look_up(table, v); });
     } else if constexpr (type == Type::q4_1) {
         const Ints head = load_word(rows, at);  // d, m
@@ -182,6 +185,48 @@ void decode_block32(TileRows rows, int at, int block, Out& out) {
         repeat<4>([&](auto i) { out.codes(block, i, nibbles(words[i]) | spread_bits<i, 4>(fifth)); });
         repeat<4>([&](auto i) { out.codes(block, 4 + i, high_nibbles(words[i]) | spread_bits<4 + i, 4>(fifth)); });
     }
+}
+
+/// Two blocks of Q8_0, 34 bytes each: the halves come out of the words around them.
+template <class Out, class AfterBlock>
+void decode_q8_0_pair(TileRows rows, int block, Out& out, const AfterBlock& after_block) {
+    const int at = 34 * block;
+    const Ints offset = all_bytes(code_form<Type::q8_0>().offset);
+    Ints first[8], middle[4], second[8];
+    load_words(rows, at, first);
+    load_words(rows, at + 20, middle);  // of which the fourth is new: the end of the first block, d of the second
+    load_words(rows, at + 36, second);
+    out.scale(block, low_halves(first[0]));
+    repeat<8>([&](auto quad) {
+        out.codes(block, quad, funnel<16>(first[quad], quad < 7 ? first[(quad + 1) % 8] : middle[3]) ^ offset);
+    });
+    after_block(block);
+    out.scale(block + 1, low_halves(right<16>(middle[3])));
+    repeat<8>([&](auto quad) { out.codes(block + 1, quad, second[quad] ^ offset); });
+    after_block(block + 1);
+}
+
+/// Eight blocks of MXFP4, 17 bytes each: scales and codes come out of the same words, as single bytes cost more to load
+/// than all the rest. after_block(b) where a block is done.
+template <class Out, class AfterBlock>
+void decode_mxfp4_segment(TileRows rows, Out& out, const AfterBlock& after_block) {
+    const Ints table = code_table<Type::mxfp4>(kValuesE2m1);
+    repeat<2>([&](auto half) {  // 68 bytes hold four blocks
+        constexpr int kHalf = half, kFirst = 68 * kHalf;
+        Ints first[8], second[8], last[4];
+        load_words(rows, kFirst, first);
+        load_words(rows, kFirst + 32, second);
+        load_words(rows, kFirst + 52, last);  // of which the fourth is new
+        const auto word = [&](int i) { return i < 8 ? first[i] : i < 16 ? second[i - 8] : last[3]; };
+        repeat<4>([&](auto b) {
+            constexpr int kBlock = 4 * kHalf + b, kWord = 4 * b, kBits = 8 * b;
+            out.scale(kBlock, mxfp4_scales(byte_of<b>(word(kWord))));
+            Ints words[4];
+            repeat<4>([&](auto i) { words[i] = funnel<kBits + 8>(word(kWord + i), word(kWord + i + 1)); });
+            split32(words, kBlock, out, [&](Ints v) { return look_up(table, v); });
+            after_block(kBlock);
+        });
+    });
 }
 
 // ---- super-blocks of 256

@@ -38,7 +38,13 @@ void decode_rows(TileRows rows, int blocks, Out& out, const AfterBlock& after_bl
     } else if constexpr (type == Type::iq3_s) {
         decode_iq3_s(rows, out);
     } else {
-        for (int b = 0; b < blocks; ++b) {
+        if constexpr (type == Type::mxfp4) {
+            if (blocks == kSegmentBlocks) return decode_mxfp4_segment(rows, out, after_block);
+        }
+        int b = 0;
+        if constexpr (type == Type::q8_0)
+            for (; b + 1 < blocks; b += 2) decode_q8_0_pair(rows, b, out, after_block);
+        for (; b < blocks; ++b) {
             decode_block32<type>(rows, block_bytes(type) * b, b, out);
             after_block(b);
         }

@@ -285,6 +285,7 @@ void Products::run_experts(const ExpertSet& set, const Activations& x, const Rou
             pack_tasks = take<TileRange>(arena, slots);
         }
     });
+    for (uint64_t thread = 0; thread < threads; ++thread) call.scratch[thread].asked_for = nullptr;
 
     const auto add_unit = [&](const Matrix& gate, const Matrix& up, const Matrix& down, Gate function, int which,
                               int first, int count, const int32_t* rows) {
@@ -347,7 +348,7 @@ void Products::run_experts(const ExpertSet& set, const Activations& x, const Rou
     uint64_t down_bytes = 0;
     for (int u = 0; u < call.unit_count; ++u) {
         const ExpertCall::Unit& unit = call.units[u];
-        first_stage.work += (size(*unit.gate) + size(*unit.up)) * tiles_of(unit.gate->rows);
+        first_stage.left += (size(*unit.gate) + size(*unit.up)) * tiles_of(unit.gate->rows);
         down_bytes += size(*unit.down);
         for (int g = 0; unit.packed && g < column_groups(unit.count); ++g) pack_tasks[pack_count++] = {u, g, 1};
     }
@@ -356,7 +357,7 @@ void Products::run_experts(const ExpertSet& set, const Activations& x, const Rou
         first_stage.add(u, static_cast<int>(tiles_of(unit.gate->rows)), size(*unit.gate) + size(*unit.up), unit.count,
                         pool_.threads());
     }
-    second_stage.work = down_bytes * tiles_of(out.width);
+    second_stage.left = down_bytes * tiles_of(out.width);
     second_stage.add(0, static_cast<int>(tiles_of(out.width)), down_bytes, call.slots / call.unit_count,
                      pool_.threads());
 

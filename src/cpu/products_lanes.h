@@ -51,8 +51,19 @@ Ints right(Ints v) {
     return n > 0 ? _mm512_srli_epi32(v, static_cast<unsigned>(n > 0 ? n : 0))
                  : _mm512_slli_epi32(v, static_cast<unsigned>(n > 0 ? 0 : -n));
 }
+/// The word that begins at bit n of a lane's low, followed by its high.
+template <int n>
+Ints funnel(Ints low, Ints high) {
+    return n == 32 ? high : _mm512_shrdi_epi32(low, high, n % 32);
+}
 inline Ints subtract(Ints a, Ints b) {
     return _mm512_sub_epi32(a, b);
+}
+inline Ints larger(Ints a, Ints b) {
+    return _mm512_max_epi32(a, b);
+}
+inline Ints smaller(Ints a, Ints b) {
+    return _mm512_min_epi32(a, b);
 }
 inline Ints add_bytes(Ints a, Ints b) {
     return _mm512_add_epi8(a, b);
@@ -223,8 +234,18 @@ template <int n>
 Ints right(Ints v) {
     return n > 0 ? _mm256_srli_epi32(v, n > 0 ? n : 0) : _mm256_slli_epi32(v, n > 0 ? 0 : -n);
 }
+template <int n>
+Ints funnel(Ints low, Ints high) {
+    return n == 32 ? high : right<n>(low) | right<n - 32>(high);
+}
 inline Ints subtract(Ints a, Ints b) {
     return _mm256_sub_epi32(a, b);
+}
+inline Ints larger(Ints a, Ints b) {
+    return _mm256_max_epi32(a, b);
+}
+inline Ints smaller(Ints a, Ints b) {
+    return _mm256_min_epi32(a, b);
 }
 inline Ints add_bytes(Ints a, Ints b) {
     return _mm256_add_epi8(a, b);

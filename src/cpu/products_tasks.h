@@ -29,20 +29,24 @@ struct TileRange {
     int count;
 };
 
-/// A list of ranges, each about the same work: enough of them that threads end together, none so short that starting it
-/// counts. Work is bytes of weights for few columns, and grows with the columns once these cost more than the bytes.
+/// A list of ranges: long ones first, so that starting them does not count, short ones last, so that threads end
+/// together. Length is bytes of weights for few columns, and falls with the columns once these cost more than the
+/// bytes.
 struct TaskList {
     TileRange* ranges = nullptr;  // the caller's; as many as there are tiles
     int count = 0;
-    uint64_t work = 0;  // bytes of all weights of the batch
+    uint64_t left = 0;  // bytes of the batch's weights that are in no task yet
 
     void add(int unit, int tiles, uint64_t tile_bytes, int columns, int threads) {
-        constexpr uint64_t kLeast = 64 << 10, kMost = 512 << 10;
-        const uint64_t share = work / (static_cast<uint64_t>(threads) * 8);
-        const uint64_t target = std::clamp(share, kLeast, kMost) / static_cast<uint64_t>(std::max(1, columns / 8));
-        const auto step = static_cast<int>(std::max<uint64_t>(1, target / std::max<uint64_t>(1, tile_bytes)));
-        for (int first = 0; first < tiles; first += step)
-            ranges[count++] = {unit, first, std::min(step, tiles - first)};
+        constexpr uint64_t kLeast = 32 << 10, kMost = 512 << 10;
+        const auto columns_cost = static_cast<uint64_t>(std::max(1, columns / 8));
+        for (int first = 0, step; first < tiles; first += step) {
+            const uint64_t target = std::clamp(left / (static_cast<uint64_t>(threads) * 4), kLeast, kMost);
+            const auto many = static_cast<int>(target / columns_cost / std::max<uint64_t>(1, tile_bytes));
+            step = std::clamp(many, 1, tiles - first);
+            ranges[count++] = {unit, first, step};
+            left -= std::min(left, static_cast<uint64_t>(step) * tile_bytes);
+        }
     }
 };
 

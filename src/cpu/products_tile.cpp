@@ -53,32 +53,42 @@ void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Column
     TileRows rows{tile.data(), static_cast<int64_t>(row_size)};
     const int count = std::min(kTileRows, m.rows - tile.row);
     if (count < kTileRows) std::memset(scratch.rows, 0, sizeof scratch.rows);
+    const uint64_t bytes = tile.bytes();
+    if (scratch.asked_for != rows.data) prefetch(rows.data, 0, bytes);
 
     const TypeKernels& type = kernels.of(m.type);
     const bool codes = tile.reads_codes();
-    const std::byte* ahead = next ? next->data() : tile.data();
+    const bool once = codes && columns.count == 1 && type.multiply_once;
+    const std::byte* ahead = next ? next->data() : nullptr;
+    scratch.asked_for = ahead;
+    // The kernel for one column asks for as many bytes as it reads, others for nothing.
     const uint64_t ahead_bytes = next ? next->bytes() : 0;
-    for (int start = 0; start < m.cols; start += kSegmentInputs) {
+    const uint64_t asked_there = once ? std::min(bytes, ahead_bytes) : 0;
+    const uint64_t segment_size = row_bytes(m.type, kSegmentInputs);
+    uint64_t at = 0;  // of what the kernel asks for
+    for (int start = 0; start < m.cols; start += kSegmentInputs, rows.data += segment_size) {
         const int inputs = std::min(kSegmentInputs, m.cols - start);
-        if (ahead)
-            prefetch(ahead, ahead_bytes * static_cast<uint64_t>(start) / static_cast<uint64_t>(m.cols),
-                     ahead_bytes * static_cast<uint64_t>(start + inputs) / static_cast<uint64_t>(m.cols));
-        const uint64_t segment_size = row_bytes(m.type, static_cast<uint64_t>(inputs));
         TileRows segment = rows;
         if (count < kTileRows) {
-            for (int row = 0; row < count; ++row) std::memcpy(scratch.rows[row], rows[row], segment_size);
+            const uint64_t there = row_bytes(m.type, static_cast<uint64_t>(inputs));
+            for (int row = 0; row < count; ++row) std::memcpy(scratch.rows[row], rows[row], there);
             segment = {scratch.rows[0], sizeof scratch.rows[0]};
         }
-        if (codes && columns.count == 1 && type.multiply_once) {
+        if (asked_there < ahead_bytes) {
+            const auto part = [&](int inputs_done) {
+                return asked_there +
+                       (ahead_bytes - asked_there) * static_cast<uint64_t>(inputs_done) / static_cast<uint64_t>(m.cols);
+            };
+            prefetch(ahead, part(start), part(start + inputs));
+        }
+        if (once) {
+            const std::byte* lines = ahead ? ahead + at : rows.data;
             type.multiply_once(segment, inputs / 32, columns.codes + start, columns.scales + start / 32,
-                               columns.half_sums + start / 16, ahead, start == 0, y);
-            ahead += kTileRows * segment_size;
-            rows.data += segment_size;
+                               columns.half_sums + start / 16, lines, start == 0, y);
+            at += segment_size * kTileRows;
+            if (at >= asked_there) at = 0;  // all is asked for: once more costs nothing
             continue;
         }
-        if (next)
-            prefetch(ahead, ahead_bytes * static_cast<uint64_t>(start) / static_cast<uint64_t>(m.cols),
-                     ahead_bytes * static_cast<uint64_t>(start + inputs) / static_cast<uint64_t>(m.cols));
         if (codes)
             type.decode(segment, inputs / 32, scratch.panel);
         else
@@ -99,7 +109,6 @@ void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Column
                 kernels.multiply_float[static_cast<size_t>(n - 1)](scratch.floats, inputs, values, start == 0, out);
             }
         }
-        rows.data += segment_size;
     }
     if (!m.scales) return;
     const float scale = m.scales[tile.which];

@@ -42,12 +42,19 @@ constexpr std::array<TypeInfo, 33> kTypes = {{
     {Type::q2_0, "Q2_0", 64, 18, true},
 }};
 
+/// Places in kTypes by code, plus one: products ask for every tile's type.
+constexpr std::array<uint8_t, 64> kPlaces = [] {
+    std::array<uint8_t, 64> places{};
+    for (size_t i = 0; i < kTypes.size(); ++i)
+        places[static_cast<size_t>(kTypes[i].type)] = static_cast<uint8_t>(i + 1);
+    return places;
+}();
+
 }  // namespace
 
 const TypeInfo* find_type(uint32_t code) {
-    for (const TypeInfo& info : kTypes)
-        if (static_cast<uint32_t>(info.type) == code) return &info;
-    return nullptr;
+    const uint8_t place = code < kPlaces.size() ? kPlaces[code] : uint8_t{0};
+    return place > 0 ? &kTypes[place - 1u] : nullptr;
 }
 
 const TypeInfo& type_info(Type type) {
