@@ -16,6 +16,7 @@ FileWarmer::FileWarmer(std::vector<std::span<const std::byte>> memory, std::func
     uint64_t bytes = 0;
     for (const auto& range : memory_) bytes += range.size();
     if (bytes > available_memory()) return;
+    for (const auto& range : memory_) gguf::prefer_large_pages(range);
     thread_ = std::thread([this] {
         constexpr size_t kPiece = size_t{4} << 20;
         setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 10);

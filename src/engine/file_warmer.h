@@ -1,6 +1,6 @@
 // A model's file is read in place: the first touch of each of its pages is a page fault, and a read of the disk where
 // the system does not hold it yet. A warmer touches all pages once, beside everything else, so that a first answer is
-// as fast as a later one.
+// as fast as a later one; and it asks for large pages, of which a token's reads walk past fewer.
 #pragma once
 
 #include <atomic>

@@ -238,8 +238,15 @@ Result<void> File::read(const TensorInfo& tensor, uint64_t from, std::span<std::
 
 namespace {
 
-void advise_range(std::span<const std::byte> range, Access access) {
+void advise_pages(std::span<const std::byte> range, int advice) {
     if (range.empty()) return;
+    const auto begin =
+        reinterpret_cast<uintptr_t>(range.data()) & ~(kPage - 1);  // hints may include a neighbour's bytes
+    const auto end = reinterpret_cast<uintptr_t>(range.data()) + range.size();
+    ::madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
+void advise_range(std::span<const std::byte> range, Access access) {
     int advice = MADV_NORMAL;
     switch (access) {
         case Access::normal: break;
@@ -248,10 +255,7 @@ void advise_range(std::span<const std::byte> range, Access access) {
         case Access::will_need: advice = MADV_WILLNEED; break;
         case Access::dont_need: advice = MADV_DONTNEED; break;
     }
-    const auto begin =
-        reinterpret_cast<uintptr_t>(range.data()) & ~(kPage - 1);  // hints may include a neighbour's bytes
-    const auto end = reinterpret_cast<uintptr_t>(range.data()) + range.size();
-    ::madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+    advise_pages(range, advice);
 }
 
 }  // namespace
@@ -273,6 +277,12 @@ uint64_t touch(std::span<const std::byte> range) {
     }
     if (!range.empty()) sum += static_cast<uint64_t>(*static_cast<const volatile std::byte*>(&range.back()));
     return sum;
+}
+
+void prefer_large_pages([[maybe_unused]] std::span<const std::byte> range) {
+#if defined(MADV_HUGEPAGE)
+    advise_pages(range, MADV_HUGEPAGE);
+#endif
 }
 
 }  // namespace strata::gguf

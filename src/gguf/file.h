@@ -87,4 +87,8 @@ class File : public Metadata {
 /// threads with ranges of their own; returns the sum of the bytes read, which nobody needs.
 uint64_t touch(std::span<const std::byte> range);
 
+/// Asks for a mapped range in pages of 2 MB: what is not in memory yet is then read, and mapped, in such pages, where
+/// the system and the file's file system have them. For files that fit in memory: a single byte reads 2 MB. A hint.
+void prefer_large_pages(std::span<const std::byte> range);
+
 }  // namespace strata::gguf
