@@ -198,8 +198,10 @@ void delta_net(const OpContext& op, const Call& call, const DeltaNetSpec& spec, 
     auto* work = workspace.take<float>(static_cast<uint64_t>(op.pool.threads()) * work_floats);
     const auto work_of = [&](int thread) { return work + static_cast<uint64_t>(thread) * work_floats; };
 
-    const int pieces = static_cast<int>(ceil_div(spec.width, kStateRows));
     for (const Span& span : call.spans) {
+        // A single token's state is one read and one write: whole heads, so that what is asked for ahead is used.
+        const int task_rows = span.rows == 1 && !span.log ? spec.width : kStateRows;
+        const int pieces = static_cast<int>(ceil_div(spec.width, task_rows));
         const History history = net.history(span);
         if (span.replay > 0)
             history.push(floats(span.state->log(spec.history)), net.channels(), span.replay, 0, net.channels());
@@ -223,8 +225,8 @@ void delta_net(const OpContext& op, const Call& call, const DeltaNetSpec& spec, 
                 });
             }
             op.pool.run(spec.value_heads * pieces, [&](int task, int thread) {
-                const int h = task / pieces, first = task % pieces * kStateRows,
-                          count = std::min(kStateRows, spec.width - first);
+                const int h = task / pieces, first = task % pieces * task_rows,
+                          count = std::min(task_rows, spec.width - first);
                 if (start == 0 && span.replay > 0) net.replay(span, h, first, count);
                 net.recur(span, start, tokens, h, first, count, work_of(thread));
             });

@@ -40,6 +40,8 @@ inline constexpr int kDeltaGroup = 2;
 /// R rows of a state that share the loads of key and query, and their products with the next token's.
 template <int R>
 struct DeltaGroup {
+    static constexpr int kAhead = 16;  // rows from those of a first pass to those that it asks for
+
     float* s;                // [R, width]
     int first;               // row
     float sums[2 * R] = {};  // S k, then S q, of each row
@@ -58,6 +60,7 @@ struct DeltaGroup {
 #pragma GCC unroll 16
             for (int r = 0; r < R; ++r) {
                 Lanes v = Lanes::load(s + r * width + i);
+                if (!Update) __builtin_prefetch(s + (kAhead + r) * width + i, 1, 2);
                 if (Update) {
                     v = lane_fma(Lanes(delta[r]), k, d * v);
                     v.store(s + r * width + i);

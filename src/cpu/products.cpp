@@ -41,20 +41,21 @@ struct Products::DenseCall {
     float* sums;           // [threads][columns][32]
     TaskList tasks;
 
+    Tile tile(int product, int t) const {
+        return {&products[static_cast<size_t>(product)].matrix, 0, t * kTileRows, as_float};
+    }
+
     /// `after`: the range that this thread multiplies next, or null.
     void multiply(const ProductKernels& kernels, const TileRange& range, const TileRange* after, int thread) {
         const Product& product = products[static_cast<size_t>(range.unit)];
         float* y = sums + static_cast<int64_t>(thread) * columns.count * kTileRows;
         for (int t = range.first; t < range.first + range.count; ++t) {
-            const Tile tile{&product.matrix, 0, t * kTileRows, as_float};
-            Tile next{&product.matrix, 0, tile.row + kTileRows, as_float};
             const bool last = t + 1 == range.first + range.count;
-            if (last && after)
-                next = {&products[static_cast<size_t>(after->unit)].matrix, 0, after->first * kTileRows, as_float};
-            multiply_tile(kernels, tile, columns, last && !after ? nullptr : &next, scratch[thread], y);
-            const int rows = std::min(kTileRows, product.matrix.rows - tile.row);
+            const Tile next = last && after ? tile(after->unit, after->first) : tile(range.unit, t + 1);
+            multiply_tile(kernels, tile(range.unit, t), columns, last && !after ? nullptr : &next, scratch[thread], y);
+            const int rows = std::min(kTileRows, product.matrix.rows - t * kTileRows);
             for (int c = 0; c < columns.count; ++c) {
-                float* out = product.out.data + c * product.out.stride + tile.row;
+                float* out = product.out.data + c * product.out.stride + t * kTileRows;
                 const float* from = y + c * kTileRows;
                 if (add)
                     for (int i = 0; i < rows; ++i) out[i] += from[i];
@@ -89,7 +90,7 @@ void Products::dense(const Activations& x, std::span<const Product> products, bo
         call.tasks.ranges = take<TileRange>(arena, tiles);
         if (call.packed) take_columns(arena, static_cast<uint64_t>(count), call.columns);
     });
-    for (uint64_t thread = 0; thread < threads; ++thread) call.scratch[thread].asked_for = nullptr;
+    for (uint64_t thread = 0; thread < threads; ++thread) call.scratch[thread].asked_task = -1;
 
     for (size_t p = 0; p < products.size(); ++p) {
         const Matrix& m = products[p].matrix;
@@ -110,9 +111,11 @@ void Products::dense(const Activations& x, std::span<const Product> products, bo
             packed.arrive();
             return;
         }
+        const TileRange& range = call.tasks.ranges[task - groups];
+        if (call.scratch[thread].asked_task != task) ask_for_tile(call.tile(range.unit, range.first));
         packed.wait();
-        const TileRange* ranges = call.tasks.ranges;
-        call.multiply(kernels_, ranges[task - groups], after < 0 ? nullptr : &ranges[after - groups], thread);
+        call.scratch[thread].asked_task = after;
+        call.multiply(kernels_, range, after < 0 ? nullptr : &call.tasks.ranges[after - groups], thread);
     });
 }
 

@@ -149,7 +149,7 @@ template <Type type>
 
 /// A decoded panel as floats: quant/dequantise.h, value for value.
 template <TermKind kind, CodeForm form>
-void panel_to_floats(const Panel& panel, int blocks, FloatPanel& floats) {
+void panel_to_floats(const Panel& panel, int blocks, float (*weights)[kTileRows]) {
     constexpr bool kHalves = kind == TermKind::halves || kind == TermKind::halves_minimum;
     constexpr bool kMinimum = kind == TermKind::minimum || kind == TermKind::halves_minimum;
     for (int b = 0; b < blocks; ++b)
@@ -171,22 +171,22 @@ void panel_to_floats(const Panel& panel, int blocks, FloatPanel& floats) {
                             code = subtract(byte_of<i>(codes), all_words(form.offset));
                         Floats value = multiply(scale, to_floats(code));
                         if constexpr (kMinimum) value = subtract(value, minimum);
-                        store_floats(floats.weights[4 * quad + i] + row, value);
+                        store_floats(weights[4 * quad + i] + row, value);
                     });
                 }
             }
 }
 
 template <Type type>
-void decode_tile_float(TileRows rows, int inputs, FloatPanel& panel) {
+void decode_tile_float(TileRows rows, int inputs, float (*weights)[kTileRows]) {
     Panel codes;
     decode_tile<type>(rows, inputs / 32, codes);
-    panel_to_floats<term_kind(type), code_form<type>()>(codes, inputs / 32, panel);
+    panel_to_floats<term_kind(type), code_form<type>()>(codes, inputs / 32, weights);
 }
 
 /// F32, F16 and BF16; the last inputs that do not fill 16 bytes one by one.
 template <Type type>
-void decode_tile_plain(TileRows rows, int inputs, FloatPanel& panel) {
+void decode_tile_plain(TileRows rows, int inputs, float (*weights)[kTileRows]) {
     constexpr int kBytes = type == Type::f32 ? 4 : 2, kStep = 16 / kBytes;
     const int whole = inputs / kStep * kStep;
     for (int row = 0; row < kTileRows; row += kVector)
@@ -194,7 +194,7 @@ void decode_tile_plain(TileRows rows, int inputs, FloatPanel& panel) {
             Ints words[4];
             load_words(rows.from(row), kBytes * i, words);
             for (int w = 0; w < 4; ++w) {
-                float(*to)[kTileRows] = panel.weights + i + w * 4 / kBytes;
+                float(*to)[kTileRows] = weights + i + w * 4 / kBytes;
                 if constexpr (type == Type::f32) {
                     store_floats(to[0] + row, floats_of_bits(words[w]));
                 } else if constexpr (type == Type::f16) {
@@ -210,11 +210,11 @@ void decode_tile_plain(TileRows rows, int inputs, FloatPanel& panel) {
         for (int row = 0; row < kTileRows; ++row) {
             const std::byte* p = rows[row] + kBytes * i;
             if constexpr (type == Type::f32)
-                panel.weights[i][row] = float_from_bits(read32(p));
+                weights[i][row] = float_from_bits(read32(p));
             else if constexpr (type == Type::f16)
-                panel.weights[i][row] = float_from_f16(static_cast<uint16_t>(read16(p)));
+                weights[i][row] = float_from_f16(static_cast<uint16_t>(read16(p)));
             else
-                panel.weights[i][row] = float_from_bf16(static_cast<uint16_t>(read16(p)));
+                weights[i][row] = float_from_bf16(static_cast<uint16_t>(read16(p)));
         }
 }
 

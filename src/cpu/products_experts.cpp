@@ -285,7 +285,7 @@ void Products::run_experts(const ExpertSet& set, const Activations& x, const Rou
             pack_tasks = take<TileRange>(arena, slots);
         }
     });
-    for (uint64_t thread = 0; thread < threads; ++thread) call.scratch[thread].asked_for = nullptr;
+    for (uint64_t thread = 0; thread < threads; ++thread) call.scratch[thread].asked_task = -1;
 
     const auto add_unit = [&](const Matrix& gate, const Matrix& up, const Matrix& down, Gate function, int which,
                               int first, int count, const int32_t* rows) {
@@ -363,7 +363,6 @@ void Products::run_experts(const ExpertSet& set, const Activations& x, const Rou
 
     StageGate packed(pack_count), hidden_done(first_stage.count);
     const auto first_tile = [&](int task) {
-        task -= pack_count;
         const bool first = task < first_stage.count;
         const TileRange& range = first ? first_stage.ranges[task] : second_stage.ranges[task - first_stage.count];
         const ExpertCall::Unit& unit = call.units[range.unit];
@@ -377,8 +376,11 @@ void Products::run_experts(const ExpertSet& set, const Activations& x, const Rou
             return;
         }
         task -= pack_count;
-        const Tile after = next < 0 ? Tile{} : first_tile(next);
-        const Tile* its = next < 0 ? nullptr : &after;
+        if (call.scratch[thread].asked_task != task) ask_for_tile(first_tile(task));
+        const int following = next < 0 ? -1 : next - pack_count;
+        const Tile after = following < 0 ? Tile{} : first_tile(following);
+        const Tile* its = following < 0 ? nullptr : &after;
+        call.scratch[thread].asked_task = following;
         if (task < first_stage.count) {
             packed.wait();
             call.make_hidden(kernels_, first_stage.ranges[task], its, thread);

@@ -40,11 +40,11 @@ void decode(TileRows rows, int blocks, Panel& panel) {
 }
 
 template <Type type>
-void decode_float(TileRows rows, int inputs, FloatPanel& panel) {
+void decode_float(TileRows rows, int inputs, float (*weights)[kTileRows]) {
     for (int row = 0; row < kTileRows; ++row) {
-        float weights[kSegmentInputs];
-        dequantise_row(type, rows[row], inputs, weights);
-        for (int i = 0; i < inputs; ++i) panel.weights[i][row] = weights[i];
+        float values[kSegmentInputs];
+        dequantise_row(type, rows[row], inputs, values);
+        for (int i = 0; i < inputs; ++i) weights[i][row] = values[i];
     }
 }
 

@@ -58,7 +58,7 @@ struct alignas(64) Panel {
     float half_minimum[kSegmentBlocks][2][kTileRows];
 };
 
-/// A segment of a tile as floats.
+/// A segment of a tile as floats, an input's rows side by side.
 struct alignas(64) FloatPanel {
     float weights[kSegmentInputs][kTileRows];
 };
@@ -86,7 +86,8 @@ using MultiplyFunction = void (*)(const Panel& panel, int blocks, const int8_t* 
 using MultiplyOnceFunction = void (*)(TileRows rows, int blocks, const int8_t* codes, const float* scales,
                                       const int16_t* half_sums, const std::byte* ahead, bool first, float* y);
 
-using DecodeFloatFunction = void (*)(TileRows rows, int inputs, FloatPanel& panel);
+/// Writes weights[input][row]: a segment, or fewer inputs in whole blocks of the type.
+using DecodeFloatFunction = void (*)(TileRows rows, int inputs, float (*weights)[kTileRows]);
 /// The same for float weights; the columns are N rows of floats.
 using MultiplyFloatFunction = void (*)(const FloatPanel& panel, int inputs, const float* const* columns, bool first,
                                        float* y);

@@ -46,6 +46,10 @@ void pack_group(const QuantisedRows& x, const int32_t* index, const Columns& col
     }
 }
 
+void ask_for_tile(const Tile& tile) {
+    prefetch(tile.data(), 0, tile.bytes());
+}
+
 void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Columns& columns, const Tile* next,
                    TileScratch& scratch, float* y) {
     const Matrix& m = *tile.matrix;
@@ -53,17 +57,24 @@ void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Column
     TileRows rows{tile.data(), static_cast<int64_t>(row_size)};
     const int count = std::min(kTileRows, m.rows - tile.row);
     if (count < kTileRows) std::memset(scratch.rows, 0, sizeof scratch.rows);
-    const uint64_t bytes = tile.bytes();
-    if (scratch.asked_for != rows.data) prefetch(rows.data, 0, bytes);
 
     const TypeKernels& type = kernels.of(m.type);
     const bool codes = tile.reads_codes();
     const bool once = codes && columns.count == 1 && type.multiply_once;
     const std::byte* ahead = next ? next->data() : nullptr;
-    scratch.asked_for = ahead;
     // The kernel for one column asks for as many bytes as it reads, others for nothing.
     const uint64_t ahead_bytes = next ? next->bytes() : 0;
-    const uint64_t asked_there = once ? std::min(bytes, ahead_bytes) : 0;
+    const uint64_t asked_there = once ? std::min(tile.bytes(), ahead_bytes) : 0;
+    // Float weights are wide: a little of the next tile is asked for with a little of this one.
+    const int piece = type_info(m.type).quantised ? kSegmentInputs : 32;
+    const auto ask = [&](int from, int to) {
+        if (asked_there == ahead_bytes) return;
+        const auto part = [&](int done) {
+            return asked_there +
+                   (ahead_bytes - asked_there) * static_cast<uint64_t>(done) / static_cast<uint64_t>(m.cols);
+        };
+        prefetch(ahead, part(from), part(to));
+    };
     const uint64_t segment_size = row_bytes(m.type, kSegmentInputs);
     uint64_t at = 0;  // of what the kernel asks for
     for (int start = 0; start < m.cols; start += kSegmentInputs, rows.data += segment_size) {
@@ -74,13 +85,7 @@ void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Column
             for (int row = 0; row < count; ++row) std::memcpy(scratch.rows[row], rows[row], there);
             segment = {scratch.rows[0], sizeof scratch.rows[0]};
         }
-        if (asked_there < ahead_bytes) {
-            const auto part = [&](int inputs_done) {
-                return asked_there +
-                       (ahead_bytes - asked_there) * static_cast<uint64_t>(inputs_done) / static_cast<uint64_t>(m.cols);
-            };
-            prefetch(ahead, part(start), part(start + inputs));
-        }
+        if (codes) ask(start, start + inputs);
         if (once) {
             const std::byte* lines = ahead ? ahead + at : rows.data;
             type.multiply_once(segment, inputs / 32, columns.codes + start, columns.scales + start / 32,
@@ -89,10 +94,17 @@ void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Column
             if (at >= asked_there) at = 0;  // all is asked for: once more costs nothing
             continue;
         }
-        if (codes)
+        if (codes) {
             type.decode(segment, inputs / 32, scratch.panel);
-        else
-            type.decode_float(segment, inputs, scratch.floats);
+        } else {
+            for (int i = 0; i < inputs; i += piece) {
+                const int there = std::min(piece, inputs - i);
+                ask(start + i, start + i + there);
+                TileRows from = segment;
+                from.data += row_bytes(m.type, static_cast<uint64_t>(i));
+                type.decode_float(from, there, scratch.floats.weights + i);
+            }
+        }
         for (int first = 0; first < columns.count; first += kGroupColumns) {
             const int n = columns.group_size(first / kGroupColumns);
             float* out = y + first * kTileRows;

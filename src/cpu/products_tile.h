@@ -53,12 +53,14 @@ struct TileScratch {
         FloatPanel floats;
     };
     alignas(64) std::byte rows[kTileRows][kSegmentInputs * sizeof(float)];  // of a tile that has fewer than 32
-    const std::byte* asked_for;  // the tile whose bytes were asked for; null: none
+    int asked_task;  // whose first bytes this thread has asked for; -1: none
 };
 
+/// Asks for all bytes of a tile at once, before a thread's first one.
+void ask_for_tile(const Tile& tile);
+
 /// y[c][32] of the tile's rows, the companion scale applied; zeros for rows that the matrix does not have. While it
-/// works it asks for the bytes of `next`, the tile that this thread will multiply after it (null: none); of a tile that
-/// was not asked for, it asks for all bytes first.
+/// works it asks for the bytes of `next`, a tile that this thread will multiply soon (null: none).
 void multiply_tile(const ProductKernels& kernels, const Tile& tile, const Columns& columns, const Tile* next,
                    TileScratch& scratch, float* y);
 
