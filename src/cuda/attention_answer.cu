@@ -313,13 +313,19 @@ void run_answer(Queue& queue, const Step& step, const Attention& spec, const New
         launch(queue, "attention", answer_kernel<Width, Tile, stages>, grid, kThreads, S::shared(stages), step, spec,
                heads ? *heads : NewHeads{}, heads ? 1 : 0, q, spans);
     };
-    // A quarter of the shared memory stays free for the kernel before: then this one starts while that one drains.
-    if (S::shared(3) <= queue.shared_limit / 4 * 3)
+    // A quarter of the shared memory stays free for the kernel before: then this one starts while that one drains. The
+    // least of a card that tensor cores need is 64 KiB: what fits there has one form.
+    constexpr int kLeastRoom = (64 << 10) / 4 * 3;
+    if constexpr (S::shared(3) <= kLeastRoom) {
         go(std::integral_constant<int, 3>{});
-    else if (S::shared(2) <= queue.shared_limit / 4 * 3)
-        go(std::integral_constant<int, 2>{});
-    else
-        go(std::integral_constant<int, 1>{});
+    } else {
+        if (S::shared(3) <= queue.shared_limit / 4 * 3)
+            go(std::integral_constant<int, 3>{});
+        else if (S::shared(2) <= queue.shared_limit / 4 * 3)
+            go(std::integral_constant<int, 2>{});
+        else
+            go(std::integral_constant<int, 1>{});
+    }
 }
 
 void merge_answer(Queue& queue, const Step& step, const Attention& spec, HeadRows q, HeadRows gate, Rows out,
