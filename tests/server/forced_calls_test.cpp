@@ -66,7 +66,8 @@ TEST_P(ForcedCalls, AreMadeWithArgumentsOfTheSchema) {
     EXPECT_TRUE(message["content"].back()["input"]["now"].is_boolean()) << json_text(message);
 }
 
-INSTANTIATE_TEST_SUITE_P(Templates, ForcedCalls, testing::Values("chatml-xml", "pairs", "json-calls", "dsml"),
+INSTANTIATE_TEST_SUITE_P(Templates, ForcedCalls,
+                         testing::Values("chatml-xml", "pairs", "json-calls", "dsml", "python-calls"),
                          [](const auto& info) {
                              std::string name = info.param;
                              std::erase(name, '-');
