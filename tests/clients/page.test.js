@@ -39,12 +39,15 @@ async function openPage(url) {
   let id = 0;
   socket.addEventListener("message", ({data}) => {
     const message = JSON.parse(data);
-    if (message.id) { waiting.get(message.id)?.(message); return; }
+    if (message.id) { waiting.get(message.id)?.resolve(message); return; }
     if (message.method === "Runtime.exceptionThrown") problems.push(message.params.exceptionDetails.exception?.description);
     if (message.method === "Log.entryAdded" && message.params.entry.level === "error") problems.push(message.params.entry.text + " " + (message.params.entry.url ?? ""));
   });
-  const send = (method, params = {}) => new Promise(resolve => {
-    waiting.set(++id, resolve);
+  // A browser that ends in the middle fails what waits for it.
+  socket.addEventListener("close", () => { for (const {reject} of waiting.values()) reject(new Error("the browser has gone")); });
+  const send = (method, params = {}) => new Promise((resolve, reject) => {
+    if (socket.readyState !== WebSocket.OPEN) throw new Error("the browser has gone");
+    waiting.set(++id, {resolve, reject});
     socket.send(JSON.stringify({id, method, params}));
   });
   await send("Runtime.enable");
@@ -67,7 +70,12 @@ async function openPage(url) {
     },
     close() {
       child.removeAllListeners("exit");
-      return new Promise(resolve => { child.once("exit", () => { rmSync(folder, {recursive: true, force: true, maxRetries: 5}); resolve(); }); child.kill(); });
+      return new Promise(resolve => {
+        const ended = () => { rmSync(folder, {recursive: true, force: true, maxRetries: 5}); resolve(); };
+        if (child.exitCode !== null || child.signalCode !== null) return ended();
+        child.once("exit", ended);
+        child.kill();
+      });
     },
   };
 }

@@ -14,4 +14,4 @@ fi
 # The page's test talks to a browser over a WebSocket, which node 20 has behind a flag.
 flags=()
 node --experimental-websocket -e 0 2> /dev/null && flags+=(--experimental-websocket)
-exec node "${flags[@]}" --test
+exec node "${flags[@]}" --test --test-timeout=120000

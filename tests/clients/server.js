@@ -1,7 +1,8 @@
 // Starts polystrata serve for a test file, with the tiny model (its words mean nothing, but they are always the same) or with an
 // engine that writes given texts.
 import {spawn} from "node:child_process";
-import {writeFileSync} from "node:fs";
+import {mkdtempSync, rmSync, writeFileSync} from "node:fs";
+import {tmpdir} from "node:os";
 import {join} from "node:path";
 import {createInterface} from "node:readline";
 
@@ -15,7 +16,12 @@ async function start(flags) {
   throw new Error("the server did not start");
 }
 
-export const startServer = (...flags) => start(["--model", tiny, "--engine-args", "--device cpu --threads 1", ...flags]);
+/// Only the tiny model is there: the folder of models is an empty one.
+export function startServer(...flags) {
+  const home = mkdtempSync(join(tmpdir(), "polystrata-clients-"));
+  process.on("exit", () => rmSync(home, {recursive: true, force: true}));
+  return start(["--data-dir", home, "--model", tiny, "--engine-args", "--device cpu --threads 1", ...flags]);
+}
 
 /// The engine answers the requests with these texts, in order; a text in a list is followed by silence until the request is stopped. What
 /// the engine is sent stands in `log`.
